@@ -71,8 +71,7 @@ class Batch(NamedTuple):
     point_scale: float = 1.0  # the same if the items are points of a single task, else 1
     indices: tf.Tensor | None = None  # [B], their indices in the data; None for all
     cells: Cells | None = None  # None for all outputs
-    neighbours: Neighbours | None = None  # for minibatches of variational models, Vecchia priors
-    conditionals: Conditionals | None = None  # for minibatches of sampled codes, Vecchia priors
+    near: Neighbours | Conditionals | None = None  # what a Vecchia prior needs of other points
 
 
 class Snapshot(NamedTuple):
@@ -162,14 +161,6 @@ class VariationalModel(ABC):
     def latent_prior_name(self) -> str:
         """Name of the prior over codes in error messages."""
         return type(self).__name__
-
-    def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
-        """Return the indices [N, m] of each point's neighbours in a single task, -1 for none.
-
-        :param X: all inputs [1, N, D].
-        :return: None if minibatches do not need neighbours.
-        """
-        return None
 
     @property
     def prior_parameters(self) -> tuple[Parameter, ...]:

@@ -24,7 +24,6 @@ __all__ = [
     "aligned_trajectory_rmse",
     "coverage",
     "coverage_from_intervals",
-    "coverage_from_samples",
     "crps",
     "fit_affine",
     "mae",
@@ -172,34 +171,6 @@ def coverage_from_intervals(truth: np.ndarray, lower: np.ndarray, upper: np.ndar
     """
     truth = _columns(truth)
     lower, upper = (_predicted(n, v, truth) for n, v in (("lower", lower), ("upper", upper)))
-    return _share((lower <= truth) & (truth <= upper), truth)
-
-
-@check_arguments()
-@check_shapes("truth: [points..., P]", "samples: [S, points..., P]", "return: []")
-def coverage_from_samples(truth: np.ndarray, samples: np.ndarray, level: float = 0.9) -> float:
-    """Return the fraction of the truth between the (1 -+ level) / 2 quantiles of samples.
-
-    With few samples the quantiles are interpolated and the interval is too short on average; 100
-    or more are enough for level 0.9.
-
-    :param truth: Observations; NaN = missing.
-    :param samples: S predictive draws; finite wherever the truth is observed.
-    :param level: Probability of the interval, in (0, 1).
-    :return: In [0, 1]; a calibrated prediction gives ``level``.
-    :raises ValueError: If ``level`` is out of range, there are fewer than two samples, a column
-        has no observed entry, or a sample is not finite.
-    """
-    _check_level(level)
-    truth = _columns(truth)
-    samples = as_numbers(samples, "samples", rank=1)
-    if len(samples) < 2:
-        raise ValueError(
-            f"samples holds {len(samples)} draw(s); an interval needs at least 2. Pass more draws,"
-            " or use coverage(truth, mean, variance)."
-        )
-    samples = _predicted("samples", samples, np.broadcast_to(truth, (len(samples), *truth.shape)))
-    lower, upper = np.quantile(samples, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0)
     return _share((lower <= truth) & (truth <= upper), truth)
 
 

@@ -74,21 +74,12 @@ def test_coverage_of_a_calibrated_prediction(level: float) -> None:
     got = metrics.coverage(truth, mean, std**2, level)
     assert got == pytest.approx(level, abs=4 * standard_error)
 
-    samples = mean + std * rng.standard_normal((400, *mean.shape))
-    # Interpolated quantiles of S draws hold level * (S - 1) / (S + 1) of the mass on average.
-    expected = level * 399 / 401
-    got = metrics.coverage_from_samples(truth, samples, level)
-    assert got == pytest.approx(expected, abs=5 * standard_error)
-
 
 def test_coverage_interval_is_central() -> None:
     edge = stats.norm.ppf(0.95) * 2.0
     truth = 1.0 + edge * np.array([[-1.001], [-0.999], [0.999], [1.001], [NAN]])
     same = np.ones_like(truth)
     assert metrics.coverage(truth, same, 4.0 * same) == 0.5
-    samples = np.arange(101.0)[:, None, None]
-    truth = np.array([[4.9], [5.1], [94.9], [95.1]])
-    assert metrics.coverage_from_samples(truth, np.tile(samples, (1, 4, 1))) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -101,7 +92,6 @@ def test_coverage_interval_is_central() -> None:
         metrics.nll_from_log_density,
         lambda truth, mean: metrics.coverage(truth, mean, np.ones_like(mean)),
         lambda truth, mean: metrics.coverage_from_intervals(truth, mean - 1.0, mean + 1.0),
-        lambda truth, mean: metrics.coverage_from_samples(truth, np.stack([mean, mean + 1.0])),
     ],
 )
 class TestEveryMetric:
@@ -159,13 +149,6 @@ def test_level_must_be_a_probability(level: float) -> None:
     ones = np.ones((2, 1))
     with pytest.raises(ValueError, match="level is"):
         metrics.coverage(ones, ones, ones, level)
-    with pytest.raises(ValueError, match="level is"):
-        metrics.coverage_from_samples(ones, np.ones((3, 2, 1)), level)
-
-
-def test_one_sample_has_no_interval() -> None:
-    with pytest.raises(ValueError, match="samples holds 1"):
-        metrics.coverage_from_samples(np.ones((2, 1)), np.ones((1, 2, 1)))
 
 
 def test_fit_affine_finds_the_map() -> None:

@@ -22,7 +22,6 @@ __all__ = [
     "NEAR_IDENTITY",
     "check_flow",
     "inverse_autoregressive_flow",
-    "masked_autoregressive_flow",
     "neural_spline_flow",
     "planar_flow",
     "radial_flow",
@@ -107,32 +106,6 @@ def real_nvp_flow(
     return _coupling_layers(event_dim, num_layers, hidden_widths, seed, AffineMap())
 
 
-def _autoregressive_layers(
-    event_dim: int, num_layers: int, hidden_widths: Sequence[int], seed: int
-) -> list[tfb.Bijector]:
-    rng = _generator(event_dim, num_layers, seed)
-    elementwise = AffineMap()
-    return [
-        AutoregressiveLayer(
-            AutoregressiveNetwork(event_dim, elementwise.num_parameters, hidden_widths, rng),
-            elementwise,
-        )
-        for _ in range(num_layers)
-    ]
-
-
-@check_arguments(event_dim=1, num_layers=1, seed=0, hidden_widths=1)
-def masked_autoregressive_flow(
-    event_dim: int,
-    num_layers: int = 4,
-    hidden_widths: Sequence[int] = _WIDTHS,
-    seed: int = 0,
-) -> tfb.Bijector:
-    """Return affine autoregressive maps (Papamakarios et al. 2017), with D passes per draw."""
-    layers = _autoregressive_layers(event_dim, num_layers, hidden_widths, seed)
-    return _with_reversals(layers, event_dim)
-
-
 @check_arguments(event_dim=1, num_layers=1, seed=0, hidden_widths=1)
 def inverse_autoregressive_flow(
     event_dim: int,
@@ -140,9 +113,22 @@ def inverse_autoregressive_flow(
     hidden_widths: Sequence[int] = _WIDTHS,
     seed: int = 0,
 ) -> tfb.Bijector:
-    """Return inverses of those (Kingma et al. 2016): draws and their densities in one pass."""
-    layers = _autoregressive_layers(event_dim, num_layers, hidden_widths, seed)
-    return _with_reversals([tfb.Invert(layer) for layer in layers], event_dim)
+    """Return inverse affine autoregressive maps, of a draw and its density in one pass.
+
+    They are those of Kingma et al. (2016). The inverse takes D passes.
+    """
+    rng = _generator(event_dim, num_layers, seed)
+    elementwise = AffineMap()
+    layers = [
+        tfb.Invert(
+            AutoregressiveLayer(
+                AutoregressiveNetwork(event_dim, elementwise.num_parameters, hidden_widths, rng),
+                elementwise,
+            )
+        )
+        for _ in range(num_layers)
+    ]
+    return _with_reversals(layers, event_dim)
 
 
 @check_arguments(event_dim=1, num_layers=1, seed=0, num_bins=1, hidden_widths=1)

@@ -8,7 +8,7 @@ can be batched and the whole round can be compiled.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import gpflow
@@ -20,7 +20,6 @@ from gpflow.base import Parameter, TensorType
 __all__ = [
     "constrain",
     "flatten",
-    "functional_call",
     "functional_copy",
     "log_prior_density",
     "log_prior_of_mode",
@@ -53,29 +52,6 @@ def functional_copy(module: ModuleT, values: Mapping[str, TensorType]) -> Module
     for path, value in values.items():
         memo[id(parameters[path])] = tf.convert_to_tensor(value)
     return copy.deepcopy(module, memo)
-
-
-def functional_call(
-    module: tf.Module,
-    values: Mapping[str, TensorType],
-    *args: Any,
-    method: str | Callable[..., Any] = "__call__",
-    **kwargs: Any,
-) -> Any:
-    """Evaluate ``module`` with some parameters replaced: ``module(*args)`` at ``values``.
-
-    >>> kernel = gpflow.kernels.SquaredExponential()
-    >>> X = tf.constant([[0.0], [1.0]], dtype=tf.float64)
-    >>> two = functional_call(kernel, {".variance": tf.constant(2.0, tf.float64)}, X)
-    >>> float(two[0, 0])
-    2.0
-
-    :param method: name of the method to call, or a function whose first argument is the module.
-    """
-    bound = functional_copy(module, values)
-    if callable(method):
-        return method(bound, *args, **kwargs)
-    return getattr(bound, method)(*args, **kwargs)
 
 
 def unconstrained_values(parameters: Sequence[Parameter]) -> tuple[tf.Tensor, ...]:

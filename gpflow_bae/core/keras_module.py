@@ -248,11 +248,6 @@ class KerasModule(gpflow.Module):
         return _size(self.output_shape, "output")
 
     @property
-    def num_weights(self) -> int:
-        """Number of scalars in all trainable weights."""
-        return int(sum(np.prod(w.shape) for w in self.weights))
-
-    @property
     def has_half_precision(self) -> bool:
         """Whether a layer computes in half precision; outputs then have about two digits."""
         return any(tf.as_dtype(layer.compute_dtype) in _HALF for layer in inner_layers(self.model))
@@ -303,13 +298,3 @@ class KerasModule(gpflow.Module):
                 weight.assign(fresh(variable.shape, variable.dtype))
                 drawn += 1
         return drawn
-
-    def to_keras(self) -> keras.Model:
-        """Return a clone of the template with the module's current weights."""
-        clone = keras.models.clone_model(self.model)
-        for variable, weight in zip(clone.trainable_variables, self.weights, strict=True):
-            variable.assign(weight)
-        fixed = self.model.non_trainable_variables  # frozen layers, moving averages
-        for variable, value in zip(clone.non_trainable_variables, fixed, strict=True):
-            variable.assign(value)
-        return clone

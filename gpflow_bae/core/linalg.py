@@ -10,19 +10,11 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 __all__ = [
-    "add_jitter",
     "cholesky",
     "gather_rows",
     "gram",
     "sum_of_squares",
 ]
-
-
-def add_jitter(matrix: TensorType) -> tf.Tensor:
-    """Add GPflow's ``default_jitter()`` to the diagonal of ``matrix [..., M, M]``."""
-    matrix = tf.convert_to_tensor(matrix)
-    jitter = tf.cast(gpflow.default_jitter(), matrix.dtype)
-    return tf.linalg.set_diag(matrix, tf.linalg.diag_part(matrix) + jitter)
 
 
 def cholesky(matrix: TensorType, what: str) -> tf.Tensor:

@@ -60,13 +60,15 @@ def check_full_cov(*sizes: int | None, num_points: int | None) -> None:
 def check_memory(prior: Any, num_tasks: int, num_points: int) -> None:
     """Check that the matrices of a latent prior fit into the memory of this machine.
 
-    :param prior: latent prior, whose ``num_matrix_entries`` returns the size of its matrices.
+    :param prior: latent prior; each kernel of a dense one has a covariance and its factor.
     :param num_tasks: number of tasks in a batch.
     :param num_points: number of points of a task in a batch.
     :raises ValueError: if they need more than there is.
     """
+    parts = getattr(prior, "parts", [prior])
+    matrices = max(2 * len(part.kernels) if part.is_dense else 0 for part in parts)
     check_bytes(
-        8.0 * num_tasks * prior.num_matrix_entries(num_points),
+        8.0 * num_tasks * matrices * num_points**2,
         f"{type(prior).__name__} over {num_points} points needs, for {num_tasks} task(s) at a "
         "time, matrices of",
         "Take another prior (latent_priors.SparseGP, or NearestNeighbourGP for places and MarkovGP "

@@ -15,6 +15,7 @@ from ..base import Batch, Cells, Neighbours
 from ..core.arguments import as_array, as_numbers
 from ..core.files import digest
 from .compressed_rows import CompressedRows, dense_rows
+from .minibatches import draw_indices
 from .streams import StreamedObservations
 
 __all__ = [
@@ -118,7 +119,21 @@ class Observations(NamedTuple):
         Y, mask = (_gather(values, indices, self.axis) for values in (self.Y, self.mask))
         scale = self.num_items / indices.shape[0]
         near = self._neighbours(indices)
-        return Batch(X, Y, mask, scale, scale if self.axis == 1 else 1.0, indices, neighbours=near)
+        return Batch(X, Y, mask, scale, scale if self.axis == 1 else 1.0, indices, near=near)
+
+    def reader(
+        self, batch_size: int | None, batches: int, seed: Sequence[int], model: Any = None
+    ) -> None:
+        """Return None: minibatches of data in memory are drawn in the graph of a step."""
+
+    def minibatch(
+        self, batch_size: int | None, seed: tf.Tensor, block: Any = (), number: Any = 0
+    ) -> Batch:
+        """Draw a minibatch of items; all for a size of None.
+
+        :param block, number: ignored; a stream has its minibatches in blocks.
+        """
+        return self.gather(draw_indices(self.num_items, batch_size, seed))
 
     def _neighbours(self, indices: tf.Tensor) -> Neighbours | None:
         """Return the data of the points that points ``indices [B]`` are conditioned on."""

@@ -110,7 +110,11 @@ def prepare_data(
         )
     result = Observations(X, Y, mask, has_tasks)
     _check_batch_size(model, result, batch_size)
-    _check_memory(model, result, batch_size)
+    prior = getattr(model, "latent_prior", None)
+    if prior is not None and X is not None:
+        items = result.num_items if batch_size is None else batch_size
+        tasks, points = (items, Y.shape[1]) if result.axis == 0 else (1, items)
+        check_memory(prior, min(tasks, X.shape[0]), points)  # shared inputs, shared matrices
     return _with_neighbours(model, result)
 
 
@@ -125,21 +129,12 @@ def _check_takes_sparse(model: Any) -> None:
         )
 
 
-def _check_memory(model: Any, data: Observations, batch_size: int | None) -> None:
-    """Check that the matrices of the latent prior, if any, fit memory for a batch."""
-    prior = getattr(model, "latent_prior", None)
-    if prior is not None and data.X is not None:
-        items = data.num_items if batch_size is None else batch_size
-        tasks, points = (items, data.Y.shape[1]) if data.axis == 0 else (1, items)
-        check_memory(prior, min(tasks, data.X.shape[0]), points)  # shared inputs, shared matrices
-
-
 def _with_neighbours(model: Any, data: Observations) -> Observations:
     """Return the data with the neighbours that the model's prior conditions points on."""
-    neighbours = None
-    if data.X is not None and data.axis == 1 and model.needs_inputs:
-        neighbours = model.neighbours_of(data.X)
-    return data._replace(neighbours=neighbours)
+    near = getattr(getattr(model, "latent_prior", None), "by_neighbours", None)
+    if near is None or data.X is None or data.axis == 0:
+        return data._replace(neighbours=None)
+    return data._replace(neighbours=near.neighbours_of(data.X))
 
 
 def _check_batch_size(model: Any, data: Observations, batch_size: int | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,11 @@ class SparseTable:
         rows = np.repeat(np.arange(self.num_items), self._rows[:, 1].numpy())
         columns, bits = np.ascontiguousarray(self._entries.numpy().T)
         return {"rows": rows, "columns": columns, "values": bits.view(np.float32)}
+
+    def reader(
+        self, batch_size: int | None, batches: int, seed: Sequence[int], model: Any = None
+    ) -> None:
+        """Return None: minibatches of data in memory are drawn in the graph of a step."""
 
     def describe(self) -> dict[str, Any]:
         """Return sizes and a digest of the entries in their order, to check resumed runs.

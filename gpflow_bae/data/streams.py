@@ -145,32 +145,17 @@ class StreamedObservations:
         """Number of inputs D; None without inputs."""
         return self._shards.input_dim
 
-    @property
-    def X(self) -> NoReturn:
-        """Not available: all inputs."""
-        self._raise_not_available()
-
-    @property
-    def Y(self) -> NoReturn:
-        """Not available: all observations."""
-        self._raise_not_available()
-
-    @property
-    def mask(self) -> NoReturn:
-        """Not available: the mask of all observations."""
-        self._raise_not_available()
-
-    def gather(self, indices: Any, columns: Any = None, seed: Any = None) -> NoReturn:
-        """Not available: items by index, or all of them."""
-        self._raise_not_available()
-
-    def _raise_not_available(self) -> NoReturn:
+    def _raise_not_available(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise an error: items by index, or all of them, are not available."""
         raise ValueError(
             f"This needs all {self.num_items} points at once, or chosen ones, and a stream has "
             "them minibatch by minibatch. Pass data that fit into memory, such as "
             "stream.sample(10_000), or take a model and settings without it (docs/guides/"
             "streams.md)."
         )
+
+    X = Y = mask = property(_raise_not_available)
+    gather = _raise_not_available
 
     def describe(self) -> dict[str, Any]:
         """Return sizes, order and a digest, to check resumed runs.
@@ -279,6 +264,12 @@ class StreamedObservations:
             Y = tf.where(mask, Y, tf.zeros_like(Y))
         scale = self.num_items / Y.shape[1]
         return Batch(X[0] if X else None, Y, mask, scale, scale)
+
+    def minibatch(
+        self, batch_size: int | None, seed: tf.Tensor, block: Chunk, number: tf.Tensor
+    ) -> Batch:
+        """Return minibatch ``number`` of a block; data in memory draw one from ``seed``."""
+        return self.batch(block, number)
 
     def sample(self, num_points: int, seed: int = 0) -> tuple[np.ndarray | None, np.ndarray]:
         """Draw points ``(X, Y)`` without replacement; reads all files.

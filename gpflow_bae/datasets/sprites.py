@@ -21,7 +21,6 @@ import numpy as np
 from check_shapes import check_shapes
 
 from ..core.arguments import check_integer
-from ..data import write_tfrecords
 from .files import find_files
 
 __all__ = [
@@ -36,7 +35,6 @@ __all__ = [
     "compose",
     "load",
     "read_sheet",
-    "write_shards",
 ]
 
 _ORIGIN = "https://github.com/YingzhenLi/Sprites (data/README.md says which sheets)"
@@ -300,27 +298,6 @@ def read_sheet(path: str | os.PathLike[str]) -> np.ndarray:
             f"a palette with transparency) of {wanted[1]} x {wanted[0]} pixels. Fetch it again."
         )
     return np.rint(255.0 * image).astype(np.uint8)  # imread divides by 255
-
-
-def write_shards(
-    frames: Frames, folder: str | os.PathLike[str], num_shards: int, seed: int = 0
-) -> list[pathlib.Path]:
-    """Write TFRecord files for ``StreamedObservations.from_tfrecords``; see :func:`as_float`.
-
-    Images are in random order: if they were sorted, minibatches would have few characters.
-
-    :param folder: Created if needed. The default training images take 2.5 GB.
-    :param num_shards: Number of files; may be fewer if it does not divide the number of images.
-    :param seed: Seed of the order; any integer >= 0.
-    :return: The paths of the files.
-    :raises ValueError: If an argument is out of range, or ``folder`` already has such files.
-    """
-    check_integer("num_shards", num_shards, 1, len(frames.Y))
-    check_integer("seed", seed, 0)
-    order = np.random.default_rng(seed).permutation(len(frames.Y))
-    pieces = np.array_split(order, -(-len(order) // 1024))
-    data = ((frames.X[rows], as_float(frames.Y[rows])) for rows in pieces)
-    return write_tfrecords(folder, data, points_per_shard=-(-len(order) // num_shards))
 
 
 def _check_draws(num_train_poses: int, num_context: int, seed: int) -> None:

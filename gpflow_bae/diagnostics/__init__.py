@@ -1,4 +1,4 @@
-"""Conversion to ArviZ, convergence in function and weight space, stacking, and plots."""
+"""Conversion to ArviZ, convergence in function and weight space, and stacking."""
 
 from .convergence import (
     ConvergenceDiagnostics,
@@ -8,7 +8,6 @@ from .convergence import (
     weight_space_diagnostics,
 )
 from .inference_data import to_inference_data
-from .plots import rank_plot, trace_plot
 from .stacking import stacking_weights
 
 __all__ = [
@@ -16,9 +15,7 @@ __all__ = [
     "effective_sample_size",
     "function_space_diagnostics",
     "rank_normalised_rhat",
-    "rank_plot",
     "stacking_weights",
     "to_inference_data",
-    "trace_plot",
     "weight_space_diagnostics",
 ]

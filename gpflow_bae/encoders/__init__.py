@@ -3,13 +3,7 @@
 from .base import DensityEncoder, Encoder, RowCodes
 from .free import FreeFormEncoder
 from .gaussian import BaseGaussianEncoder, GaussianEncoder
-from .partial import (
-    factor_net,
-    index_net,
-    partial_encoder,
-    point_net,
-    zero_imputing,
-)
+from .partial import partial_encoder
 from .stochastic import StochasticEncoder
 
 __all__ = [
@@ -20,9 +14,5 @@ __all__ = [
     "GaussianEncoder",
     "RowCodes",
     "StochasticEncoder",
-    "factor_net",
-    "index_net",
     "partial_encoder",
-    "point_net",
-    "zero_imputing",
 ]

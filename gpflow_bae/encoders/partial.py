@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import keras
 
@@ -25,15 +25,15 @@ from .partial_layers import (
 )
 from .stochastic import StochasticEncoder
 
-__all__ = [
-    "factor_net",
-    "index_net",
-    "partial_encoder",
-    "point_net",
-    "zero_imputing",
-]
+__all__ = ["partial_encoder"]
 
 MANY_OUTPUTS = 10_000
+_NAMES = {
+    "zeros": "zero_imputing",
+    "pointnet": "point_net",
+    "indexnet": "index_net",
+    "factornet": "factor_net",
+}
 
 _logger = logging.getLogger(__name__)
 
@@ -69,118 +69,56 @@ def _head(
     return keras.layers.Concatenate()([mean, log_scale])
 
 
-@check_arguments(num_outputs=1, latent_dim=1, hidden=1, noise_dim=0)
-def zero_imputing(
+def _features(
+    kind: str,
+    values: keras.KerasTensor,
+    mask: keras.KerasTensor,
+    hidden: Sequence[int],
+    width: int,
+    activation: str,
+) -> keras.KerasTensor:
+    """Return features of the observed outputs."""
+    if kind == "zeros":
+        return values
+    layer = SumOfPoints if kind == "pointnet" else SumOfOutputNetworks
+    return layer(hidden, width, activation)([values, mask])
+
+
+def _network(
+    kind: str,
     num_outputs: int,
     latent_dim: int,
-    hidden: Sequence[int] = (20,),
-    activation: str = "relu",
-    noise_dim: int = 0,
-    initial_variance: float = 0.1,
+    hidden: Sequence[int],
+    activation: str,
+    noise_dim: int,
+    initial_variance: float,
 ) -> keras.Model:
-    """Make a dense network of y with zeros where missing; it does not use the mask.
+    """Make the network ``[rows, 2 P + noise_dim] -> [rows, 2 L or L]`` of ``[y, mask, noise]``.
 
-    :param noise_dim: width of the noise inputs; the network then returns L codes. With 0 it
-        returns 2 L numbers, means and log standard deviations.
-    :param initial_variance: variance of the untrained network's Gaussian, for every y.
-    :return: model ``[rows, 2 P + noise_dim] -> [rows, 2 L or L]`` of ``[y, mask, noise]``.
+    With noise it returns L codes, and without 2 L numbers, means and log standard deviations.
     """
-    inputs, (values, _, noise) = _inputs(num_outputs, noise_dim)
-    outputs = _head(values, noise, latent_dim, hidden, activation, noise_dim, initial_variance)
-    return keras.Model(inputs, outputs, name="zero_imputing")
-
-
-@check_arguments(num_outputs=1, latent_dim=1, hidden=1, noise_dim=0)
-def point_net(
-    num_outputs: int,
-    latent_dim: int,
-    hidden: Sequence[int] = (20,),
-    activation: str = "relu",
-    noise_dim: int = 0,
-    initial_variance: float = 0.1,
-) -> keras.Model:
-    """Make a PointNet: a network of (one-hot p, y_p), summed over observed p, then another.
-
-    Qi et al. (2017); Ashman et al. (2020), "PointNet". Its size hardly grows with P, but a row
-    costs P passes through the first network. Arguments are as in :func:`zero_imputing`; both
-    networks have the ``hidden`` layers, and the sum is as wide as the last of them.
-    """
+    width = 2 * latent_dim if kind == "factornet" or not hidden else hidden[-1]
+    if kind in ("indexnet", "factornet"):
+        _warn_of_size(kind, num_outputs, hidden, width)
     inputs, (values, mask, noise) = _inputs(num_outputs, noise_dim)
-    features = SumOfPoints(hidden, _sum_width(hidden, latent_dim), activation)([values, mask])
+    if kind == "factornet":
+        layer = ProductOfFactors(hidden, latent_dim, activation, initial_variance)
+        return keras.Model(inputs, layer([values, mask]), name=_NAMES[kind])
+    features = _features(kind, values, mask, hidden, width, activation)
     outputs = _head(features, noise, latent_dim, hidden, activation, noise_dim, initial_variance)
-    return keras.Model(inputs, outputs, name="point_net")
+    return keras.Model(inputs, outputs, name=_NAMES[kind])
 
 
-@check_arguments(num_outputs=1, latent_dim=1, hidden=1, noise_dim=0)
-def index_net(
-    num_outputs: int,
-    latent_dim: int,
-    hidden: Sequence[int] = (20,),
-    activation: str = "relu",
-    noise_dim: int = 0,
-    initial_variance: float = 0.1,
-) -> keras.Model:
-    """Make an IndexNet: a network for each output, summed over observed ones, then another.
-
-    Ashman et al. (2020). Arguments and widths are as in :func:`point_net`. It has P networks: above
-    10,000 outputs a warning states their number of parameters before they are made.
-    """
-    width = _sum_width(hidden, latent_dim)
-    _warn_of_size("index_net", num_outputs, hidden, width)
-    inputs, (values, mask, noise) = _inputs(num_outputs, noise_dim)
-    features = SumOfOutputNetworks(hidden, width, activation)([values, mask])
-    outputs = _head(features, noise, latent_dim, hidden, activation, noise_dim, initial_variance)
-    return keras.Model(inputs, outputs, name="index_net")
-
-
-@check_arguments(num_outputs=1, latent_dim=1, hidden=1)
-def factor_net(
-    num_outputs: int,
-    latent_dim: int,
-    hidden: Sequence[int] = (20,),
-    activation: str = "relu",
-    initial_variance: float = 0.1,
-) -> keras.Model:
-    r"""Make a FactorNet: a product of Gaussian factors, one for each observed output.
-
-    Ashman et al. (2020), section 2.4. The natural parameters of
-    :math:`\prod_{p\ observed} N(\mu_p(y_p), \sigma_p^2(y_p))` are sums over the outputs, so the
-    variance decreases with the number of observed outputs. Without any, the precision is 1e-6, and
-    the encoder clips the variance to ``max_variance``. Every factor's log standard deviation is
-    clipped to [-10, 10].
-
-    :param initial_variance: variance of the product over all P outputs in the untrained network,
-        for every y; that of a single factor is P times as large.
-    :return: model ``[rows, 2 P] -> [rows, 2 L]`` of ``[y, mask]``: means, log standard deviations.
-    """
-    _warn_of_size("factor_net", num_outputs, hidden, 2 * latent_dim)
-    inputs, (values, mask, _) = _inputs(num_outputs, 0)
-    outputs = ProductOfFactors(hidden, latent_dim, activation, initial_variance)([values, mask])
-    return keras.Model(inputs, outputs, name="factor_net")
-
-
-def _sum_width(hidden: Sequence[int], latent_dim: int) -> int:
-    return hidden[-1] if hidden else 2 * latent_dim
-
-
-def _warn_of_size(name: str, num_outputs: int, hidden: Sequence[int], width: int) -> None:
+def _warn_of_size(kind: str, num_outputs: int, hidden: Sequence[int], width: int) -> None:
     if num_outputs > MANY_OUTPUTS:
         count = num_outputs * output_network_size(hidden, width)
         _logger.warning(
             "%s makes a network for each of %d outputs, %d parameters together; a PointNet "
             "(kind 'pointnet') shares one among them.",
-            name,
+            _NAMES[kind],
             num_outputs,
             count,
         )
-
-
-_NETWORKS: dict[str, Callable[..., keras.Model]] = {
-    "zeros": zero_imputing,
-    "pointnet": point_net,
-    "indexnet": index_net,
-    "factornet": factor_net,
-}
 
 
 @check_arguments(num_outputs=1, latent_dim=1, hidden=1, noise_dim=0)
@@ -197,15 +135,27 @@ def partial_encoder(
     min_variance: float = 1e-6,
     max_variance: float = 1e3,
 ) -> GaussianEncoder | StochasticEncoder:
-    """Make an encoder of partly observed rows (Ashman et al. 2020, section 2.4).
+    r"""Make an encoder of partly observed rows (Ashman et al. 2020, section 2.4).
 
     Masked values have no effect, and masking an output is equivalent to a model without it
     (but for ``"zeros"``, where it is equivalent to a zero).
 
-    :param kind: ``"zeros"`` (:func:`zero_imputing`), ``"pointnet"`` (:func:`point_net`),
-        ``"indexnet"`` (:func:`index_net`) or ``"factornet"`` (:func:`factor_net`).
+    The kinds are
+
+    - ``"zeros"``, a dense network of y with zeros where missing, which does not use the mask;
+    - ``"pointnet"`` (Qi et al. 2017), a network of (one-hot p, y_p), summed over observed p, then
+      another. Its size hardly grows with P, but a row costs P passes through the first network;
+    - ``"indexnet"``, a network for each output, summed over observed ones, then another;
+    - ``"factornet"``, a product of Gaussian factors :math:`N(\mu_p(y_p), \sigma_p^2(y_p))`, one for
+      each observed output. Their natural parameters are summed, so the variance decreases with the
+      number of observed outputs. Without any, the precision is 1e-6, and the encoder clips the
+      variance to ``max_variance``. Every factor's log standard deviation is clipped to [-10, 10].
+
+    The last two have P networks: above 10,000 outputs a warning states their number of parameters
+    before they are made.
+
     :param num_outputs: P.
-    :param hidden: widths of the hidden layers.
+    :param hidden: widths of the hidden layers, of both networks; the sum is as wide as the last.
     :param stochastic: make an implicit encoder for sampled models, with noise inputs after the sum
         over outputs. A ``"factornet"`` remains a Gaussian encoder: it has draws and a
         density, so sampled models fit it with the loss ``"energy"`` or ``"nll"``.
@@ -216,10 +166,10 @@ def partial_encoder(
     :param min_variance, max_variance: as in :class:`GaussianEncoder`.
     :raises ValueError: for an unknown kind, and sizes that are not positive.
     """
-    if kind not in _NETWORKS:
+    if kind not in _NAMES:
         hint = "; codes of their own for the training data are FreeFormEncoder's"
         raise ValueError(
-            f"kind must be one of {tuple(_NETWORKS)}, got {kind!r}{hint if kind == 'free' else ''}."
+            f"kind must be one of {tuple(_NAMES)}, got {kind!r}{hint if kind == 'free' else ''}."
         )
     sizes = {"num_outputs": num_outputs, "latent_dim": latent_dim}
     sizes |= {f"hidden[{i}]": units for i, units in enumerate(hidden)}
@@ -239,10 +189,10 @@ def partial_encoder(
             f"initial_variance must lie between min_variance = {min_variance:g} and max_variance = "
             f"{max_variance:g}, got {initial_variance:g}."
         )
-    common = (num_outputs, latent_dim, tuple(hidden), activation)
+    common = (kind, num_outputs, latent_dim, tuple(hidden), activation)
     if gaussian:
-        model = _NETWORKS[kind](*common, initial_variance=initial_variance)
+        model = _network(*common, 0, initial_variance)
         return GaussianEncoder(model, min_variance, max_variance, takes_mask=True)
     noise_dim = latent_dim if noise_dim is None else noise_dim
-    model = _NETWORKS[kind](*common, noise_dim=noise_dim)
+    model = _network(*common, noise_dim, initial_variance)
     return StochasticEncoder(model, noise_dim, takes_mask=True)

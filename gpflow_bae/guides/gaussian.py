@@ -8,7 +8,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.logdensities import gaussian
 
-from ..base import Batch, Snapshot
+from ..base import Batch, Neighbours, Snapshot
 from ..encoders import RowCodes
 from ..encoders.base import Noise
 from ..latent_priors.base import LOG_2PI, GaussianLatentPrior, LatentProcess, expected_log_prob
@@ -150,7 +150,7 @@ class MeanFieldGuide(GaussianGuide):
             )
         mean, variance = self.encode(batch)
         entropy = 0.5 * tf.reduce_sum(tf.math.log(variance) + 1.0 + LOG_2PI)
-        if batch.neighbours is not None:
+        if batch.near is not None:
             expected = self._expected_given_neighbours(prior, batch, mean, variance)
         elif snapshot is None or batch.indices is None:
             expected = expected_log_prob(prior, batch.X, mean, variance)
@@ -162,8 +162,8 @@ class MeanFieldGuide(GaussianGuide):
         self, prior: GaussianLatentPrior, batch: Batch, mean: tf.Tensor, variance: tf.Tensor
     ) -> tf.Tensor:
         """Return the batch's terms of E_q[log p(latents | X)], each given its neighbours' codes."""
-        near, conditionals = batch.neighbours, prior.by_neighbours
-        assert near is not None and conditionals is not None
+        near, conditionals = batch.near, prior.by_neighbours
+        assert isinstance(near, Neighbours) and conditionals is not None
         others = self.encode(Batch(near.X, near.Y, near.mask, indices=near.indices))
         return conditionals.expected_log_conditionals(
             (batch.X, mean, variance), (near.X, *others), near.present

@@ -21,17 +21,13 @@ from .runs.run import Algorithm, Run, run
 from .sampling import sample_amortized, sampling_algorithm
 from .seeding import seed_networks
 from .settings import AmortizedSettings, EncoderSettings, VariationalSettings, amortized_preset
-from .starts import (
-    AdamStart,
-    Initializer,
-    ModeStart,
-    PriorMeanStart,
-    Restarts,
-    WarmStart,
-    best_restart,
-    default_start,
-    smoothest_projections,
-)
+from .starts.default_start import default_start
+from .starts.initial_codes import smoothest_projections
+from .starts.initializer import Initializer
+from .starts.posterior_mode import AdamStart
+from .starts.prior_mean_start import PriorMeanStart
+from .starts.restarts import ModeStart, Restarts, best_restart
+from .starts.warm_start import WarmStart
 from .tempered_sampling import sample_tempered
 from .tempered_settings import Proposal, TemperedSettings
 from .variational import fit_variational

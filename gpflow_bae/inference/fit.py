@@ -24,7 +24,7 @@ from .optimise.coregionalisation_fit import fit_coregionalisation
 from .runs.checkpoints import run_directory, stopwatch
 from .sampling import sample_amortized
 from .seeding import seed_networks
-from .starts import default_start
+from .starts.default_start import default_start
 from .tempered_sampling import sample_tempered
 from .variational import fit_variational
 

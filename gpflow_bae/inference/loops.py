@@ -14,25 +14,19 @@ def repeat(
     num_steps: int | tf.Tensor,
     body: Callable[[tf.Tensor, Any], Any],
     initial: Any,
-    go_on: Callable[[Any], tf.Tensor] | None = None,
 ) -> Any:
     """Repeat ``state = body(i, state)`` for i = 0, ..., ``num_steps`` - 1 in one ``tf.while_loop``.
 
     The loop is written out, because AutoGraph would convert every function that the body calls,
     which takes longer than tracing it.
-
-    :param go_on: optional predicate of the state; the loop ends when it is false.
     """
-    if go_on is None and isinstance(num_steps, int) and num_steps == 1:
+    if isinstance(num_steps, int) and num_steps == 1:
         # An inner loop starts again in every iteration of the outer one, which takes 0.8 ms when
         # each step of a sampler has its own minibatch.
         return body(tf.constant(0), initial)
 
-    def more(i: tf.Tensor, state: Any) -> tf.Tensor:
-        return i < num_steps if go_on is None else (i < num_steps) & go_on(state)
-
     _, state = tf.while_loop(
-        more,
+        lambda i, _: i < num_steps,
         lambda i, state: (i + 1, body(i, state)),
         (tf.constant(0), initial),
         maximum_iterations=num_steps,

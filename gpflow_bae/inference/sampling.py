@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..core.arguments import check_arguments
-from ..data import Observations, StreamedObservations, in_memory, prepare_data
+from ..data import Observations, in_memory, prepare_data
 from ..data.memory import check_bytes
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
@@ -30,7 +30,8 @@ from .seeding import seed_networks
 from .settings import AmortizedSettings, amortized_preset
 from .sharding.replicas import replicas_of
 from .sharding.spread import Spread
-from .starts import Initializer, default_start
+from .starts.default_start import default_start
+from .starts.initializer import Initializer
 
 __all__ = ["sample_amortized", "sampling_algorithm"]
 
@@ -144,7 +145,14 @@ def sample_amortized(
     kind = sampling_algorithm(model)
     observations = prepare_data(model, data, settings.batch_size)
     if isinstance(warm_start, str):
-        warm_start = _default_start(warm_start, model, observations)
+        if warm_start != "default":
+            raise ValueError(
+                'warm_start must be "default", None or a start such as WarmStart(), got '
+                f"{warm_start!r}."
+            )
+        warm_start = None
+        if not isinstance(model, TemperedBAE):
+            warm_start = default_start(model, in_memory(observations))
     starts = _starts(warm_start, num_chains)
     algorithm = kind(
         model,
@@ -198,7 +206,7 @@ def sample_amortized(
     start = 0.0 if starts[0] is None else found.start_seconds
     seconds = {"warm_start": start, "sampling": found.seconds}
     algorithm.assign(found.state)
-    posterior = _posterior(algorithm, observations, found, record, seconds, losses)
+    posterior = _posterior(algorithm, found, record, seconds, losses)
     if isinstance(posterior, Posterior):
         warn_of_useless_fit(posterior)
     warn_of_temperature(posterior)
@@ -219,18 +227,6 @@ def _check_memory(algorithm: ChainSampling, max_samples: int | None) -> None:
         f"{count} samples of {algorithm.num_chains} chain(s) need",
         "Take fewer of them (num_samples, with a longer thinning) or fewer chains.",
     )
-
-
-def _default_start(
-    name: str, model: Any, data: Observations | StreamedObservations
-) -> Initializer | None:
-    if name != "default":
-        raise ValueError(
-            f'warm_start must be "default", None or a start such as WarmStart(), got {name!r}.'
-        )
-    if isinstance(model, TemperedBAE):
-        return None
-    return default_start(model, in_memory(data))
 
 
 def _starts(
@@ -329,7 +325,6 @@ def _initial_chains(
 
 def _posterior(
     algorithm: ChainSampling,
-    data: Observations | StreamedObservations,
     found: Run,
     record: dict[str, Any],
     seconds: dict[str, float],
@@ -355,4 +350,4 @@ def _posterior(
     )
     if isinstance(model, TemperedBAE):
         return TemperedPosterior(model, bank, swap_rate=np.full(algorithm.num_chains - 1, np.nan))
-    return Posterior(model, bank, data)
+    return Posterior(model, bank, algorithm.data)

@@ -178,15 +178,6 @@ class ObjectView(Kernel):
         (views, vectors), (views2, vectors2) = first, second or (None, None)
         return self.view_kernel(views, views2) * self.object_kernel(vectors, vectors2)
 
-    @check_shapes("A: [batch..., N, E]", "return: [batch..., N]")
-    def K_embedded_diag(self, A: TensorType) -> tf.Tensor:
-        """Return variances of embedded points (view, object vector).
-
-        :param A: embedded points [..., N, D + H], see :meth:`embed`.
-        :raises ValueError: if a point is no wider than an object vector.
-        """
-        return self._variances(*self._split(A))
-
     def _variances(self, views: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
         return self.view_kernel(views, full_cov=False) * self.object_kernel(vectors, full_cov=False)
 

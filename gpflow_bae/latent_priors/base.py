@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import gpflow
 import numpy as np
@@ -20,7 +21,6 @@ __all__ = [
     "LOG_2PI",
     "GaussianLatentPrior",
     "LatentProcess",
-    "NeighbourConditionals",
     "expected_log_prob",
     "gaussian_log_density",
 ]
@@ -39,6 +39,8 @@ class LatentProcess(gpflow.Module, ABC):
     needs_inputs = True
     draws = False
     """Whether the density is a Monte Carlo estimate, seeded by :meth:`with_seed`."""
+    is_dense = False
+    """Whether the density needs covariances between all points of a task."""
 
     @check_arguments(latent_dim=1)
     def __init__(self, latent_dim: int):
@@ -102,16 +104,13 @@ class LatentProcess(gpflow.Module, ABC):
         return not self.needs_inputs
 
     @property
-    def by_neighbours(self) -> NeighbourConditionals | None:
-        """This prior as a product of conditionals given a few other points, or None.
+    def by_neighbours(self) -> Any:
+        """This prior, if its density is a product of conditionals given neighbours, else None.
 
-        If it is one, minibatches of points are possible if they include their neighbours' codes.
+        Minibatches of points are then possible if they include the codes of their neighbours; see
+        :class:`~gpflow_bae.latent_priors.NearestNeighbourGP`, which has the methods for them.
         """
         return None
-
-    def num_matrix_entries(self, num_points: int) -> int:
-        """Return the number of matrix entries that a density over the points needs, 0 if few."""
-        return 0
 
     @property
     def code_noise(self) -> tf.Tensor:
@@ -220,42 +219,3 @@ def expected_log_prob(
     """
     quadratic = prior.precision_diagonal(X, tf.shape(mean)) * variance
     return prior.log_prob(X, mean) - 0.5 * tf.reduce_sum(quadratic, axis=[-2, -1])
-
-
-class NeighbourConditionals(ABC):
-    """A density that is a product of conditionals of points given a few others (Vecchia)."""
-
-    @abstractmethod
-    def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
-        """Return the indices [N, m] of each point's neighbours in a single task, -1 for none.
-
-        :param X: all inputs [1, N, D].
-        :return: None if each task has its own neighbours; points then cannot be in minibatches.
-        """
-
-    @abstractmethod
-    def log_conditionals(
-        self, X: TensorType, latents: TensorType, present: TensorType
-    ) -> tf.Tensor:
-        """Return log p(latent | latents of its neighbours) [1, F] of the last of m + 1 points.
-
-        :param X: inputs [1, F, m + 1, D].
-        :param latents: their codes [1, F, m + 1, L].
-        :param present: [F, m + 1], False where a point has fewer than m neighbours.
-        """
-
-    @abstractmethod
-    def expected_log_conditionals(
-        self,
-        points: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
-        neighbours: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
-        present: tf.Tensor,
-    ) -> tf.Tensor:
-        """Return the sum over points of E[log p(latent | latents of its neighbours)]: [1].
-
-        The expectation is over independent codes with the given means and variances.
-
-        :param points: inputs [1, B, D], means and variances [1, B, L].
-        :param neighbours: inputs, means and variances of their m neighbours, [1, B m, ...].
-        :param present: [B, m], False where a point has fewer than m neighbours.
-        """

@@ -22,9 +22,7 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
     part of the prior covariance in every term: mean, variance and evidence.
     """
 
-    def num_matrix_entries(self, num_points: int) -> int:
-        """Count a covariance matrix and its Cholesky factor for each kernel."""
-        return 2 * len(self.kernels) * num_points**2
+    is_dense = True
 
     def _noise(self) -> tf.Tensor:
         jitter = tf.cast(gpflow.default_jitter(), gpflow.default_float())

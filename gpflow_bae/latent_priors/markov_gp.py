@@ -43,6 +43,7 @@ class MarkovGP(GP):
     """
 
     takes_distances = False
+    is_dense = False
 
     @check_arguments()
     def __init__(

@@ -15,15 +15,15 @@ from ..base import LatentPosterior
 from ..core.arguments import as_numbers, check_arguments
 from ..core.linalg import cholesky
 from ..kernels.reading import covariance_of_tasks
-from .base import NeighbourConditionals, gaussian_log_density
+from .base import gaussian_log_density
 from .gp import GP
 from .kernel_prior import KernelLike, channels_first
-from .neighbours import Neighbourhoods, Ordering
+from .neighbours import Neighbourhoods
 
 __all__ = ["NearestNeighbourGP"]
 
 
-class NearestNeighbourGP(GP, NeighbourConditionals):
+class NearestNeighbourGP(GP):
     r"""A GP prior in which each code depends on those of m near, earlier points (Vecchia).
 
     Vecchia (1988), Datta et al. (2016):
@@ -48,6 +48,7 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
     """
 
     takes_unknown_inputs = False
+    is_dense = False
 
     @check_arguments()
     def __init__(
@@ -59,27 +60,24 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
         code_noise_variance: float | None = 1e-3,
         mean_function: MeanFunction | None = None,
         *,
-        ordering: Ordering = "maximin",
         scales: Sequence[float] | None = None,
     ):
         """
         :param inputs: inputs of all points of the data: ``[N, D]``, or ``[T, N, D]`` if each task
             has its own inputs. Neighbours are in the same task. Inputs may repeat.
         :param num_neighbours: m; all other points if there are fewer.
-        :param ordering: ``"maximin"``, from coarse to fine, or ``"coordinate"``, by the sum of
-            the coordinates.
         :param scales: length scales [D] of the distances in the search; None for the kernel's
             current lengthscales if it has one for each input, else equal.
         :raises ValueError: for inputs that are not finite or of another shape, for fewer than one
-            neighbour, another ordering, or scales that are not positive.
+            neighbour, or scales that are not positive.
         """
         super().__init__(kernel, latent_dim, code_noise_variance, mean_function)
         if num_neighbours < 1:
             raise ValueError(f"num_neighbours must be at least 1, got {num_neighbours}.")
-        self.num_neighbours, self.ordering = int(num_neighbours), ordering
+        self.num_neighbours = int(num_neighbours)
         X = _checked(inputs)
         self.scales = self._search_scales(scales, X.shape[-1])
-        self._neighbourhoods = Neighbourhoods(X, self.scales, self.num_neighbours, ordering)
+        self._neighbourhoods = Neighbourhoods(X, self.scales, self.num_neighbours)
 
     def _search_scales(self, scales: Sequence[float] | None, D: int) -> np.ndarray:
         if scales is None:
@@ -185,6 +183,11 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
         return self
 
     def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
+        """Return the indices [N, m] of each point's neighbours in a single task, -1 for none.
+
+        :param X: all inputs [1, N, D].
+        :return: None if each task has its own neighbours; points then cannot be in minibatches.
+        """
         self._check_points(X)
         return self._earlier if self._earlier.shape.rank == 2 else None
 
@@ -194,6 +197,14 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
         neighbours: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
         present: tf.Tensor,
     ) -> tf.Tensor:
+        """Return the sum over points of E[log p(latent | latents of its neighbours)]: [1].
+
+        The expectation is over independent codes with the given means and variances.
+
+        :param points: inputs [1, B, D], means and variances [1, B, L].
+        :param neighbours: inputs, means and variances of their m neighbours, [1, B m, ...].
+        :param present: [B, m], False where a point has fewer than m neighbours.
+        """
         X, mean, variance = points
         number, m = tf.shape(mean)[-2], tf.shape(present)[-1]
 
@@ -223,6 +234,12 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
     def log_conditionals(
         self, X: TensorType, latents: TensorType, present: TensorType
     ) -> tf.Tensor:
+        """Return log p(latent | latents of its neighbours) [1, F] of the last of m + 1 points.
+
+        :param X: inputs [1, F, m + 1, D].
+        :param latents: their codes [1, F, m + 1, L].
+        :param present: [F, m + 1], False where a point has fewer than m neighbours.
+        """
         latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
         noise = tf.fill([*tf.unstack(tf.shape(X)[:-1]), 1], self._noise())
         weights, variance = self._last_given_others(X, noise, present)

@@ -1,4 +1,4 @@
-"""Orderings of locations, and nearest neighbours among earlier locations.
+"""An ordering of locations, and nearest neighbours among earlier locations.
 
 Vecchia's density is a product over points of densities given a few earlier points of an ordering.
 Its accuracy depends on the ordering: one that puts distant points first (maximin, Guinness 2018)
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -23,15 +23,11 @@ from scipy.spatial import cKDTree
 
 __all__ = [
     "Neighbourhoods",
-    "Ordering",
     "children_of",
-    "coordinate_order",
     "earlier_neighbours",
     "maximin_order",
     "nearest",
 ]
-
-Ordering: TypeAlias = Literal["maximin", "coordinate"]
 
 _LEVELS = 20  # the finest cells are about a millionth of the region wide
 _MIN_DISTANCE = 0.6  # least distance between places of a level, in cell widths
@@ -44,13 +40,13 @@ class Neighbourhoods:
     Each table is computed on first use, and shared by all copies of a prior.
     """
 
-    def __init__(self, X: np.ndarray, scales: np.ndarray, num_neighbours: int, ordering: Ordering):
+    def __init__(self, X: np.ndarray, scales: np.ndarray, num_neighbours: int):
         """
         :param X: locations.
         :param scales: length scales [D] of the distances.
         """
         self.X, self._places = X, X / scales
-        self._count, self._ordering = num_neighbours, ordering
+        self._count = num_neighbours
 
     def __deepcopy__(self, memo: Any) -> Neighbourhoods:
         return self
@@ -58,8 +54,7 @@ class Neighbourhoods:
     @functools.cached_property
     def earlier(self) -> tf.Tensor:
         """Nearest earlier points of each point [(T,) N, m], filled up with -1."""
-        order_of = maximin_order if self._ordering == "maximin" else coordinate_order
-        return self._table(lambda X: earlier_neighbours(X, order_of(X), self._count))
+        return self._table(lambda X: earlier_neighbours(X, maximin_order(X), self._count))
 
     @functools.cached_property
     def near(self) -> tf.Tensor:
@@ -71,11 +66,6 @@ class Neighbourhoods:
             if self._places.ndim == 2:
                 return tf.constant(of_task(self._places), tf.int32)
             return tf.constant(np.stack([of_task(X) for X in self._places]), tf.int32)
-
-
-def coordinate_order(X: np.ndarray) -> np.ndarray:
-    """Return the permutation [N] that sorts ``X [N, D]`` by the sum of coordinates."""
-    return np.argsort(X.sum(axis=1), kind="stable")
 
 
 def maximin_order(X: np.ndarray, seed: int = 0) -> np.ndarray:

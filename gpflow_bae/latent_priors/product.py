@@ -15,7 +15,7 @@ from gpflow.base import Parameter, TensorType
 from ..base import Batch, LatentPosterior
 from ..core.arguments import check_arguments
 from ..inputs import InputModel
-from .base import GaussianLatentPrior, LatentProcess, NeighbourConditionals, expected_log_prob
+from .base import GaussianLatentPrior, LatentProcess
 
 __all__ = ["ProductPrior", "ProductProcess"]
 
@@ -34,7 +34,7 @@ class ProductProcess(LatentProcess):
         :param parts: processes, in the order of their channels.
         :raises TypeError: if ``parts`` is not a sequence of processes.
         :raises ValueError: if ``parts`` is empty, if inputs are completed differently, or if
-            several parts have neighbours or sampled inducing outputs.
+            several parts have sampled inducing outputs.
         """
         parts = list(parts)
         if not parts:
@@ -45,15 +45,12 @@ class ProductProcess(LatentProcess):
             raise ValueError(
                 "parts have kernels over CompletedInputs with different inputs; give all the same."
             )
-        for what, number in (
-            ("sampled inducing outputs", sum(p.whitened_inducing is not None for p in parts)),
-            ("neighbours", sum(p.by_neighbours is not None for p in parts)),
-        ):
-            if number > 1:
-                raise ValueError(
-                    f"{number} parts have {what}; give their channels one prior with a kernel for "
-                    "each."
-                )
+        number = sum(p.whitened_inducing is not None for p in parts)
+        if number > 1:
+            raise ValueError(
+                f"{number} parts have sampled inducing outputs; give their channels one prior with "
+                "a kernel for each."
+            )
 
     # Properties that engines and models use, combined over the parts.
 
@@ -84,9 +81,6 @@ class ProductProcess(LatentProcess):
     def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
         for part in self.parts:
             part.check_inputs(X, name)
-
-    def num_matrix_entries(self, num_points: int) -> int:
-        return max(part.num_matrix_entries(num_points) for part in self.parts)
 
     @property
     def code_noise(self) -> tf.Tensor:
@@ -191,7 +185,7 @@ class ProductProcess(LatentProcess):
         return _join_moments(found, -3)
 
 
-class ProductPrior(ProductProcess, GaussianLatentPrior, NeighbourConditionals):
+class ProductPrior(ProductProcess, GaussianLatentPrior):
     """A :class:`ProductProcess` of priors with densities; its density is their product."""
 
     @check_arguments()
@@ -255,47 +249,6 @@ class ProductPrior(ProductProcess, GaussianLatentPrior, NeighbourConditionals):
             means.append(tf.broadcast_to(mean, shape))
             variances.append(tf.broadcast_to(variance, shape))
         return tf.concat(means, -1), tf.concat(variances, -1)
-
-    # For one part with neighbours, if the other parts have no inputs.
-
-    @property
-    def by_neighbours(self) -> NeighbourConditionals | None:
-        found = [part.by_neighbours is not None for part in self.parts]
-        alone = any(found) and all(
-            has or not part.needs_inputs for has, part in zip(found, self.parts, strict=True)
-        )
-        return self if alone else None
-
-    def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
-        (near,) = (near for part in self.parts if (near := part.by_neighbours) is not None)
-        return near.neighbours_of(X)
-
-    def expected_log_conditionals(
-        self,
-        points: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
-        neighbours: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
-        present: tf.Tensor,
-    ) -> tf.Tensor:
-        X, *moments = points
-        others_X, *others = neighbours
-
-        def of_part(part: Any, *own: tf.Tensor) -> tf.Tensor:
-            if part.by_neighbours is not None:
-                mine, theirs = (X, *own[:2]), (others_X, *own[2:])
-                return part.expected_log_conditionals(mine, theirs, present)
-            return expected_log_prob(part, X, *own[:2])
-
-        return self._sum(of_part, *moments, *others)
-
-    def log_conditionals(
-        self, X: TensorType, latents: TensorType, present: TensorType
-    ) -> tf.Tensor:
-        def of_part(part: Any, own: tf.Tensor) -> tf.Tensor:
-            if part.by_neighbours is not None:
-                return part.log_conditionals(X, own, present)
-            return part.log_prob(None, own[..., -1:, :])
-
-        return self._sum(of_part, latents)
 
 
 def _join_moments(

@@ -1,16 +1,16 @@
 """MCMC samplers over structures of tensors, independent of GPflow models and Keras.
 
-There is a module per algorithm with ``State``, ``init`` and ``update``, and ``build``, which
-returns them as a :class:`SamplingAlgorithm`, the interface of engines. Four samplers are available
-as a ``tfp.mcmc.TransitionKernel`` in :mod:`gpflow_bae.mcmc.kernels`. Conventions that all share are
-in :mod:`gpflow_bae.mcmc.types`.
+There is a module per algorithm with ``State``, ``init`` and ``update``. Stochastic-gradient
+samplers and ``mclmc`` have ``build`` too, which returns them as a :class:`SamplingAlgorithm`,
+the interface of engines; those with an accept-reject step are for parallel tempering. Three are
+available as a ``tfp.mcmc.TransitionKernel`` in :mod:`gpflow_bae.mcmc.kernels`. Conventions that all
+share are in :mod:`gpflow_bae.mcmc.types`.
 """
 
 from gpflow_bae.mcmc import (
     adaptive_sghmc,
     algorithm,
     energy_variance,
-    gradient_estimators,
     integrators,
     kernels,
     mclmc,
@@ -38,14 +38,12 @@ from gpflow_bae.mcmc.kernels import (
     SGHMC,
     SGLD,
     AdaptiveSGHMC,
-    LangevinGradient,
 )
 
 __all__ = [
     "SGHMC",
     "SGLD",
     "AdaptiveSGHMC",
-    "LangevinGradient",
     "SamplingAlgorithm",
     "State",
     "Step",
@@ -55,7 +53,6 @@ __all__ = [
     "algorithm",
     "build_sampler",
     "energy_variance",
-    "gradient_estimators",
     "hmc",
     "integrators",
     "kernels",

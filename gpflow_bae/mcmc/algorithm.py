@@ -27,7 +27,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -72,7 +72,7 @@ class Target(NamedTuple):
     """Gradient of the log density, or an unbiased estimate of it; the seed is that of the step."""
     evaluate: Callable[[Position], Evaluation] | None = None
     """Log likelihood and log prior of all data, and their gradients, with chains as leading
-    dimensions, for an accept-reject step."""
+    dimensions, such as for an accept-reject step; None for a minibatch."""
 
 
 def _no_info(state: State) -> dict[str, tf.Tensor]:
@@ -102,8 +102,6 @@ class SamplingAlgorithm(NamedTuple):
     without momenta, or if the scale of momenta has a schedule."""
     diagnose: Callable[[State], str | None] = _no_diagnosis
     """Return a message why a state became non-finite, or None if unknown; reads values."""
-    needs: Literal["gradient", "evaluate"] = "gradient"
-    """The part of the target that it uses; ``"evaluate"`` needs all data in every step."""
     settings: Mapping[str, Any] = {}
     """Settings as given to ``build``, for records of a run."""
     rests_when_cold: bool = False

@@ -95,11 +95,6 @@ RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
         "must be finite and not negative, got {}. Use 1 for the posterior, 0 for descent without "
         "noise.",
     ),
-    "gradient_decay": (
-        _decay,
-        ", the weight of the past in the running mean of the squared gradient, must be in [0, 1), "
-        "got {}. Use 0.99 for a window of 100 gradients.",
-    ),
 }
 
 

@@ -302,14 +302,6 @@ class Autoencoder(gpflow.Module):
         """Whether the points of a single task may be taken in minibatches."""
         return self.latent_prior.splits_over_points
 
-    def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
-        """Return indices of the points each point is conditioned on (the latent prior's), or None.
-
-        None for a prior that does not condition on neighbours.
-        """
-        conditionals = self.latent_prior.by_neighbours
-        return None if conditionals is None else conditionals.neighbours_of(X)
-
     @property
     def latent_prior_name(self) -> str:
         """Name of the prior over codes in error messages."""

@@ -143,7 +143,7 @@ class BayesianAutoencoder(Autoencoder):
     def splits_over_points(self) -> bool:
         """Whether the points of a single task may be taken in minibatches.
 
-        Also true for priors by neighbours, with the neighbours' codes in ``Batch.conditionals``.
+        Also true for priors by neighbours, with the neighbours' codes in ``Batch.near``.
         """
         prior = self.latent_prior
         return prior.splits_over_points or prior.by_neighbours is not None
@@ -159,7 +159,7 @@ class BayesianAutoencoder(Autoencoder):
 
         The engine scales it by N/B.
 
-        For a batch with ``conditionals`` the value sums the conditionals of the batch's points.
+        For a batch with ``Conditionals`` the value sums the conditionals of the batch's points.
         Conditionals of other points given the batch's codes add to the gradient with respect to
         codes, but neither to the value nor to the gradient with respect to parameters.
 
@@ -169,8 +169,8 @@ class BayesianAutoencoder(Autoencoder):
         latents = bound.from_whitened(batch.X, state.latents)
         if self.whitened_codes:
             latent = tf.reduce_sum(-0.5 * (LOG_2PI + tf.square(state.latents)))
-        elif batch.conditionals is not None:
-            latent = self._log_conditionals(state, bound, batch.conditionals)
+        elif isinstance(batch.near, Conditionals):
+            latent = self._log_conditionals(state, bound, batch.near)
         else:
             latent = tf.reduce_sum(bound.latent_prior.log_prob(batch.X, latents))
         F = bound.decode(batch.X, latents)

@@ -20,6 +20,10 @@ from .variational import VariationalAutoencoder
 __all__ = ["MeanFieldParameters"]
 
 
+def _of_model(name: str) -> Any:
+    return property(lambda self: getattr(self.model, name), doc=f"``{name}`` of the model.")
+
+
 class MeanFieldParameters(gpflow.Module, VariationalModel):
     r"""A variational model with q(parameters) = prod_i N(m_i, s_i^2) in unconstrained space.
 
@@ -62,43 +66,16 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
         own = [p.unconstrained_variable for p in [*self.means, *self.scales]]
         return (*own, *self.model.amortized.variables)
 
-    @property
-    def needs_inputs(self) -> bool:
-        """Whether the model depends on inputs X."""
-        return self.model.needs_inputs
-
-    @property
-    def inputs(self) -> Any:
-        """The model of unknown inputs."""
-        return self.model.inputs
-
-    @property
-    def splits_over_points(self) -> bool:
-        """Whether the points of a single task may be taken in minibatches."""
-        return self.model.splits_over_points
-
-    def neighbours_of(self, X: tf.Tensor) -> tf.Tensor | None:
-        """Return the neighbours of points, as the model does."""
-        return self.model.neighbours_of(X)
-
-    @property
-    def latent_prior_name(self) -> str:
-        """Name of the prior over codes in error messages."""
-        return self.model.latent_prior_name
-
-    @property
-    def decoder(self) -> Any:
-        """The decoder of the model."""
-        return self.model.decoder
-
-    @property
-    def observation_likelihood(self) -> Any:
-        """The model's likelihood, at its values when q was constructed."""
-        return self.model.observation_likelihood
-
-    def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
-        """Check inputs as the model does."""
-        self.model.check_inputs(X, name)
+    # What concerns data is as in the model, at its values when q was constructed.
+    needs_inputs = _of_model("needs_inputs")
+    inputs = _of_model("inputs")
+    splits_over_points = _of_model("splits_over_points")
+    latent_prior = _of_model("latent_prior")
+    latent_prior_name = _of_model("latent_prior_name")
+    decoder = _of_model("decoder")
+    observation_likelihood = _of_model("observation_likelihood")
+    check_inputs = _of_model("check_inputs")
+    snapshot = _of_model("snapshot")
 
     @property
     def latent_prior_variables(self) -> tuple[tf.Variable, ...]:
@@ -109,10 +86,6 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
             for parameter, mean in zip(self.model.sampled.parameters, self.means, strict=True)
             if id(parameter) in of_prior
         )
-
-    def snapshot(self, data: Any) -> Snapshot | None:
-        """Return the model's snapshot of the codes."""
-        return self.model.snapshot(data)
 
     def divergence(self, values: list[tf.Tensor]) -> tf.Tensor:
         """Return -H[q] - log p(values), whose expectation under q is KL[q || p], in nats."""

@@ -139,6 +139,5 @@ class BankPosterior:
         return diagnostics.to_inference_data(
             self.chains(include_weights),
             temperature=self.bank.temperature,
-            chains=True,
             **groups,
         )

@@ -14,7 +14,7 @@ from .. import inference
 from ..core.parameter_set import ParameterSet
 from ..data import prepare_data
 from ..inference.optimise.phased_fit import PhasedFit
-from ..inference.starts import fresh_starts, restart_seed
+from ..inference.starts.restarts import fresh_starts, restart_seed
 from ..models import VariationalAutoencoder
 from ..posteriors import Bank, Posterior
 from .held_out import HeldOut, held_back

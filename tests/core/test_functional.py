@@ -14,7 +14,6 @@ from gpflow.base import Parameter, PriorOn
 from gpflow_bae.core.functional import (
     constrain,
     flatten,
-    functional_call,
     functional_copy,
     log_prior_density,
     unconstrained_values,
@@ -37,7 +36,7 @@ def _values(variance: float, lengthscale: float) -> dict[str, tf.Tensor]:
 def test_call_equals_the_module_with_assigned_values() -> None:
     """Two ways to the same arithmetic: equal to the last bit but one (float64)."""
     kernel = gpflow.kernels.SquaredExponential()
-    called = functional_call(kernel, _values(2.0, 0.3), X)
+    called = functional_copy(kernel, _values(2.0, 0.3))(X)
     kernel.variance.assign(2.0)
     kernel.lengthscales.assign(0.3)
     np.testing.assert_allclose(called, kernel(X), rtol=1e-14)
@@ -54,31 +53,16 @@ def test_nothing_is_assigned_and_the_rest_is_shared() -> None:
     np.testing.assert_array_equal([v.numpy() for v in kernel.variables], before)
 
 
-def test_method_by_name_and_by_function() -> None:
-    """k(x, x) of a stationary kernel is its variance, through either form of ``method``."""
-    kernel = gpflow.kernels.SquaredExponential()
-    by_name = functional_call(kernel, _values(2.0, 0.3), X, method="K_diag")
-    by_function = functional_call(
-        kernel,
-        _values(2.0, 0.3),
-        X,
-        method=lambda k, inputs, full_cov: k(inputs, full_cov=full_cov),
-        full_cov=False,
-    )
-    np.testing.assert_array_equal(by_name, np.full(5, 2.0))
-    np.testing.assert_array_equal(by_function, np.full(5, 2.0))
-
-
 def test_parameters_of_nested_and_shared_modules() -> None:
     """A sum of two kernels at other values is the sum of the kernels; a shared one moves twice."""
     one, two = gpflow.kernels.SquaredExponential(), gpflow.kernels.Linear()
-    total = functional_call(
-        one + two, {".kernels[0].variance": _f64(3.0), ".kernels[1].variance": _f64(5.0)}, X
-    )
+    total = functional_copy(
+        one + two, {".kernels[0].variance": _f64(3.0), ".kernels[1].variance": _f64(5.0)}
+    )(X)
     np.testing.assert_allclose(total, 3.0 * one(X) + 5.0 * two(X), rtol=1e-14)
     shared = gpflow.kernels.Sum([two, two])
     np.testing.assert_allclose(
-        functional_call(shared, {".kernels[1].variance": _f64(5.0)}, X), 10.0 * two(X), rtol=1e-14
+        functional_copy(shared, {".kernels[1].variance": _f64(5.0)})(X), 10.0 * two(X), rtol=1e-14
     )
 
 
@@ -92,7 +76,7 @@ def test_compiled_value_and_gradient(jit_compile: bool) -> None:
         with tf.GradientTape() as tape:
             tape.watch(variance)
             values = {".variance": variance, ".lengthscales": lengthscale}
-            value = tf.reduce_sum(functional_call(kernel, values, X))
+            value = tf.reduce_sum(functional_copy(kernel, values)(X))
         return value, tape.gradient(value, variance)
 
     for variance, lengthscale in [(2.0, 0.3), (0.5, 1.7)]:  # one trace, other values
@@ -115,7 +99,7 @@ def test_vectorized_map_over_sampled_hyperparameters() -> None:
 
     def total(values: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         named = {".variance": values[0], ".lengthscales": values[1]}
-        return tf.reduce_sum(functional_call(kernel, named, X))
+        return tf.reduce_sum(functional_copy(kernel, named)(X))
 
     @tf.function(autograph=False)
     def mapped(*values: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
@@ -136,7 +120,7 @@ def test_unknown_path_is_named() -> None:
     """A typing mistake may not leave the module silently at its own values."""
     kernel = gpflow.kernels.SquaredExponential()
     with pytest.raises(KeyError, match=r"\.lengthscale'.*does not have.*\.lengthscales"):
-        functional_call(kernel, {".lengthscale": _f64(1.0)}, X)
+        functional_copy(kernel, {".lengthscale": _f64(1.0)})
 
 
 PRIORS: dict[str, Callable[[], Parameter]] = {

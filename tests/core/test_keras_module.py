@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae import decoders
-from gpflow_bae.core.functional import functional_call
+from gpflow_bae.core.functional import functional_copy
 from gpflow_bae.core.keras_module import KerasModule
 
 
@@ -33,7 +33,7 @@ def _image_decoder() -> keras.Model:
 def test_weights_are_visible_parameters() -> None:
     """Every scalar of the network is in trainable_variables and in the summary: 5 * 4 + 2 * 6."""
     module = KerasModule(_dense())
-    assert sum(int(tf.size(v)) for v in module.trainable_variables) == 32 == module.num_weights
+    assert sum(int(tf.size(v)) for v in module.trainable_variables) == 32
     assert all(isinstance(w, gpflow.Parameter) and w.dtype == tf.float32 for w in module.weights)
     summary = gpflow.utilities.tabulate_module_summary(module)
     assert all(f".weights[{i}]" in summary for i in range(4))
@@ -117,7 +117,7 @@ def test_functional_call_with_sampled_weights_under_vectorized_map() -> None:
     @tf.function(autograph=False)
     def outputs(weights: list[tf.Tensor]) -> tf.Tensor:
         def one(w: list[tf.Tensor]) -> tf.Tensor:
-            return functional_call(module, dict(zip(paths, w, strict=True)), x, method="apply")
+            return functional_copy(module, dict(zip(paths, w, strict=True))).apply(x)
 
         return tf.vectorized_map(one, weights)
 
@@ -164,22 +164,6 @@ def test_unknown_number_of_rows_keeps_the_static_width() -> None:
         return result
 
     assert traced(np.zeros((2, 4, 3), np.float32)).shape == (2, 4, 2)
-
-
-def test_to_keras_holds_the_present_weights() -> None:
-    """The clone is the module's function; fixed weights, which are no Parameters, come along."""
-    model = keras.Sequential(
-        [keras.Input((3,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(2)]
-    )
-    model.layers[0].trainable = False
-    module = KerasModule(model)
-    assert len(module.weights) == 2
-    module.weights[0].assign(3.0 * module.weights[0])
-    x = np.random.default_rng(5).normal(size=(7, 3)).astype(np.float32)
-    clone = module.to_keras()
-    assert clone is not model
-    np.testing.assert_allclose(clone(x), module.apply(x), rtol=1e-5, atol=1e-6)
-    assert not np.allclose(clone(x), model(x))
 
 
 def test_tf_keras_model_is_refused() -> None:

@@ -1,27 +1,18 @@
-"""Cholesky factors that fail aloud, the jitter, and Gaussians of a few numbers each."""
+"""Cholesky factors that fail aloud, and Gaussians of a few numbers each."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from gpflow_bae.core.linalg import (
-    add_jitter,
     cholesky,
     gram,
     sum_of_squares,
 )
-
-
-def test_add_jitter_reads_the_setting_at_run_time() -> None:
-    """Exactly default_jitter() on the diagonal, whatever it is now; nothing elsewhere."""
-    matrix = np.arange(8.0).reshape(2, 2, 2)
-    with gpflow.config.as_context(gpflow.config.Config(jitter=0.25)):
-        np.testing.assert_array_equal(add_jitter(matrix), matrix + 0.25 * np.eye(2))
 
 
 def test_factor_reproduces_the_matrix() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import inference, likelihoods, models
+from gpflow_bae import inference, latent_priors, likelihoods, models
 from gpflow_bae.data import draw_indices, memory, prepare_data
 
 T, N, P, L = 3, 4, 5, 2
@@ -161,6 +161,13 @@ def test_matrices_that_fit_into_no_memory_are_refused_before_they_are_made() -> 
     with pytest.raises(ValueError, match="GP over 1000000 points.*1 task.*at least 16000 GB"):
         prepare_data(model("gp_bae"), (X, Y))
     assert prepare_data(model(), (X, Y)).num_points == 10**6
+
+
+def test_priors_without_matrices_of_all_points_take_a_million() -> None:
+    kernel = gpflow.kernels.Matern32()
+    memory.check_memory(latent_priors.MarkovGP(kernel, 1), 1, 10**6)
+    near = latent_priors.NearestNeighbourGP(kernel, np.eye(3), 1, 2)
+    memory.check_memory(near, 1, 10**6)
 
 
 def test_what_fits_is_counted_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:

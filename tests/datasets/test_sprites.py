@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gpflow_bae.data import StreamedObservations
 from gpflow_bae.datasets import sprites
 from gpflow_bae.datasets.sprites import LAYERS, SEQUENCES, Frames, Sprites
 
@@ -235,22 +234,6 @@ def test_floats_are_divided_by_256(small: Sprites) -> None:
     np.testing.assert_array_equal(256.0 * found, small.train.Y)
     with pytest.raises(ValueError, match="Y is of type float32; it must be uint8"):
         sprites.as_float(found)
-
-
-def test_shards_hold_every_image_once(small: Sprites, tmp_path: pathlib.Path) -> None:
-    paths = sprites.write_shards(small.train, tmp_path / "train", num_shards=4)
-    assert len(paths) == 4
-    stream = StreamedObservations.from_tfrecords(paths)
-    assert (stream.num_items, stream.input_dim, stream.num_outputs) == (150, 2, HEIGHT * WIDTH * 3)
-    X, Y = (np.asarray(rows)[0] for rows in stream.reader(150, 1, (0, 1)).read(0))  # an epoch
-    order = np.lexsort((X[:, 1], X[:, 0]))
-    np.testing.assert_array_equal(X[order], small.train.X)
-    np.testing.assert_array_equal(Y[order], sprites.as_float(small.train.Y))
-    # Any one of the files has images of many characters.
-    first = StreamedObservations.from_tfrecords(paths[:1])
-    assert len(np.unique(first.reader(first.num_items, 1, (0, 1)).read(0)[0][0, :, 0])) > 15
-    with pytest.raises(ValueError, match="num_shards is 0; .* from 1 to 150"):
-        sprites.write_shards(small.train, tmp_path / "none", num_shards=0)
 
 
 # What is refused

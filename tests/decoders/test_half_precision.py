@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae import decoders, likelihoods
-from gpflow_bae.core.functional import functional_call
+from gpflow_bae.core.functional import functional_copy
 from gpflow_bae.mcmc import sghmc
 
 
@@ -30,7 +30,7 @@ def test_sampled_weights_have_the_moments_of_linear_regression(dtype: str) -> No
     likelihood = likelihoods.Gaussian(noise)
 
     def log_density(weights: tf.Tensor) -> tf.Tensor:
-        F = functional_call(decoder, {".weights[0]": weights}, codes)
+        F = functional_copy(decoder, {".weights[0]": weights})(codes)
         observed = tf.reduce_sum(likelihood.masked_log_prob(F, Y.astype(np.float32), None))
         return observed - 0.5 * tf.reduce_sum(weights**2)
 

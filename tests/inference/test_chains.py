@@ -7,14 +7,13 @@ import functools
 import itertools
 from typing import Any
 
-import gpflow
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import gpflow_bae
-from gpflow_bae import encoders, inference, likelihoods, mcmc, models
+from gpflow_bae import encoders, inference, mcmc, models
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference import sampling
 from tests.inference.amortized_models import SETTINGS, L, P, network, random_data, sgp_bae
@@ -161,29 +160,8 @@ def test_chains_and_starts_that_do_not_fit() -> None:
         inference.sample_amortized(seeded_model(), data, SHORT, warm_start=settings)
 
 
-def test_calibrated_samplers_are_refused_where_they_would_be_wrong() -> None:
-    """Minibatches, codes of the encoder, and a prior that draws."""
-    langevin = mcmc.langevin.build(noise_scale=0.01)
+def test_point_estimates_need_a_temperature_for_each_parameter() -> None:
     data = random_data(1, 9)
-    for changes, message in (
-        ({"batch_size": 3}, "langevin accepts or rejects .* needs full batches, got batch_size=3"),
-        ({"codes": "encoder"}, 'its codes must be its own: set codes="carried"'),
-    ):
-        with pytest.raises(ValueError, match=message):
-            inference.sample_amortized(
-                seeded_model(),
-                data,
-                dataclasses.replace(SHORT, **changes),
-                sampler=langevin,
-                warm_start=None,
-            )
-    kernels = [gpflow.kernels.SquaredExponential() for _ in range(2)]
-    Z = np.linspace(-2.0, 2.0, 3)[:, None]
-    deep = models.DSGPBAE(
-        kernels, [Z, Z], network(L, P), network(2 * P, L), likelihoods.Gaussian(0.3), L
-    )
-    with pytest.raises(ValueError, match="DeepSparseGP estimates its own with fresh draws"):
-        inference.sample_amortized(deep, data, SHORT, sampler=langevin, warm_start=None)
     with pytest.raises(ValueError, match="point_estimates need a sampler with a temperature"):
         inference.sample_amortized(
             seeded_model(),

@@ -28,11 +28,3 @@ def test_one_turn_is_no_loop() -> None:
     assert int(known()) == int(asked(tf.constant(1))) == 6
     operations = known.get_concrete_function().graph.get_operations()
     assert not any("While" in operation.type for operation in operations)
-
-
-def test_repeat_stops_where_it_may_not_go_on() -> None:
-    """The condition is asked before each turn: doubling from 1 while below 5 ends at 8."""
-    run = tf.function(
-        lambda: repeat(100, lambda _, x: 2 * x, tf.constant(1), lambda x: x < 5), autograph=False
-    )
-    assert int(run()) == 8

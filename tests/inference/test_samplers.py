@@ -38,8 +38,6 @@ SAMPLERS: dict[str, Build] = {
     "from_energy_variance": lambda: mcmc.energy_variance.from_energy_variance(
         mcmc.mclmc.build(step_size=0.02, momentum_decay=0.025)
     ),
-    # Exact at any step size; this one accepts about half of the proposals in 1,600 dimensions.
-    "langevin": lambda: mcmc.langevin.build(noise_scale=0.15),
 }
 FEW = dataclasses.replace(
     SETTINGS, num_sampler_steps=2, encoder=dataclasses.replace(SETTINGS.encoder, num_steps=1)

@@ -252,7 +252,6 @@ def refusals() -> list[Any]:
         (bae, changed(coordinates="fisher"), {}, 'coordinates="fisher" are fitted to all points'),
         (bae, changed(gradients="control_variates", **step), {}, "a gradient of all points"),
         (svgp_vae, changed(coordinates="prior"), {}, 'coordinates="prior" are fitted to all'),
-        (bae, SETTINGS, {"sampler": mcmc.hmc.build(0.1, 3)}, "asks for more than the gradient"),
     ]
 
 

@@ -72,7 +72,6 @@ def test_embedded_covariances_are_those_of_the_inputs() -> None:
     A, A2 = kernel.embed(X), kernel.embed(X2)
     np.testing.assert_allclose(kernel.K_embedded(A), kernel(X), rtol=1e-12)
     np.testing.assert_allclose(kernel.K_embedded(A, A2), kernel(X, X2), rtol=1e-12)
-    np.testing.assert_allclose(kernel.K_embedded_diag(A), kernel(X, full_cov=False), rtol=1e-12)
     batch = np.stack([X2, _inputs(4, seed=2)])
     np.testing.assert_allclose(kernel.K_between(A, batch), kernel(X, batch), rtol=1e-12)
 
@@ -346,9 +345,8 @@ def test_inputs_without_a_view_are_refused() -> None:
 
 def test_embedded_points_without_a_view_are_refused() -> None:
     kernel = ObjectView(VECTORS)
-    for call in (kernel.K_embedded, kernel.K_embedded_diag):
-        with pytest.raises(ValueError, match=r"\[view..., object vector\].*3 of.*shape \(4, 3\)"):
-            call(np.zeros((4, 3)))
+    with pytest.raises(ValueError, match=r"\[view..., object vector\].*3 of.*shape \(4, 3\)"):
+        kernel.K_embedded(np.zeros((4, 3)))
 
 
 @pytest.mark.parametrize("bad", [-1.0, 5.0, 1.5, np.nan, np.inf])

@@ -44,17 +44,16 @@ def everything(prior: GP, data: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
     return found
 
 
-@pytest.mark.parametrize("ordering", ["maximin", "coordinate"])
 @pytest.mark.parametrize("kernel", [SHARED, SEPARATE], ids=["shared", "separate"])
 @pytest.mark.parametrize("shape", list(SHAPES.values()), ids=list(SHAPES))
 def test_with_all_points_as_neighbours_it_is_the_dense_prior(
-    shape: tuple[int, ...], kernel: Any, ordering: Any
+    shape: tuple[int, ...], kernel: Any
 ) -> None:
-    """To rounding, in any order; 30 neighbours of 18 points are all of them."""
+    """To rounding; 30 neighbours of 18 points are all of them."""
     data = case(shape)
     settings = {"mean_function": gpflow.functions.Linear(np.ones((2, 1)))}
     dense = everything(GP(kernel, L, **settings), data)
-    prior = NearestNeighbourGP(kernel, data["X"], L, 30, ordering=ordering, **settings)
+    prior = NearestNeighbourGP(kernel, data["X"], L, 30, **settings)
     for name, found in everything(prior, data).items():
         assert found.shape == dense[name].shape, name
         np.testing.assert_allclose(found, dense[name], rtol=1e-8, atol=1e-9, err_msg=name)
@@ -136,7 +135,7 @@ def test_distances_are_in_lengthscales() -> None:
     X = np.array([[a, b] for a in axis for b in axis])
     kernel = k.Matern32(lengthscales=[1.0, 10.0])
     for scales, same_row in ((None, True), ([1.0, 0.1], False)):
-        prior = NearestNeighbourGP(kernel, X, 1, 2, ordering="coordinate", scales=scales)
+        prior = NearestNeighbourGP(kernel, X, 1, 2, scales=scales)
         near = prior._neighbourhoods.near.numpy()[:, 1:]
         assert np.all((X[near][..., 0] == X[:, None, 0]) == same_row)
 
@@ -155,7 +154,6 @@ def test_it_compiles() -> None:
     ("changes", "message"),
     [
         ({"num_neighbours": 0}, "num_neighbours must be at least 1, got 0"),
-        ({"ordering": "random"}, "ordering must be one of .maximin., .coordinate., got .random."),
         ({"scales": [1.0]}, r"scales must be 2 positive lengths, one for each input, got \[1.0\]"),
         ({"scales": [1.0, 0.0]}, "scales must be 2 positive lengths"),
         ({"inputs": np.zeros(4)}, r"inputs must have shape \[N, D\] or \[T, N, D\], got \(4,\)"),

@@ -13,7 +13,6 @@ import tensorflow as tf
 from gpflow_bae import Posterior, inference, likelihoods, models
 from gpflow_bae.latent_priors import (
     GP,
-    NearestNeighbourGP,
     ProductPrior,
     ProductProcess,
     SparseGP,
@@ -122,33 +121,6 @@ def test_sampled_inducing_outputs() -> None:
     np.testing.assert_allclose(variance[..., 1:], np.broadcast_to(own_variance, (2, 12, 2)))
     np.testing.assert_array_equal(mean[..., 0], np.zeros((2, 12)))
     np.testing.assert_array_equal(variance[..., 0], np.ones((2, 12)))
-
-
-def test_neighbours_of_a_part() -> None:
-    """Sums over points of what each says given its neighbours are the whole."""
-    places = rng.uniform(0.0, 3.0, (30, 2))
-    near = NearestNeighbourGP(gpflow.kernels.Matern32(), places, 2, num_neighbours=4)
-    product = ProductPrior([near, StandardNormal(1)])
-    assert product.by_neighbours is product and not product.splits_over_points
-    table = product.neighbours_of(places[None]).numpy()
-    mean, variance = rng.normal(size=(30, 3)), rng.uniform(0.1, 1.0, (30, 3))
-    present, at = table >= 0, np.maximum(table, 0)
-    points = tuple(tf.constant(v[None]) for v in (places, mean, variance))
-    others = tuple(tf.constant(v[at].reshape(1, -1, v.shape[1])) for v in (places, mean, variance))
-    found = product.expected_log_conditionals(points, others, tf.constant(present))
-    expected = expected_log_prob(product, places[None], mean[None], variance[None])
-    np.testing.assert_allclose(found, expected, rtol=1e-8)
-    with_itself = np.concatenate([at, np.arange(30)[:, None]], 1)
-    found = product.log_conditionals(
-        tf.constant(places[with_itself][None]),
-        tf.constant(mean[with_itself][None]),
-        tf.constant(np.concatenate([present, np.ones((30, 1), bool)], 1)),
-    )
-    np.testing.assert_allclose(
-        tf.reduce_sum(found), product.log_prob(places[None], mean[None])[0], rtol=1e-8
-    )
-    # Beside a part that couples all points, those of a batch and their neighbours do not suffice.
-    assert ProductPrior([near, SparseGP(kernel(), Z, 1)]).by_neighbours is None
 
 
 def test_means_are_those_of_the_parts() -> None:

@@ -11,19 +11,14 @@ import tensorflow as tf
 from gpflow_bae import mcmc
 from gpflow_bae.mcmc import State, Step, Target, adaptive_sghmc, sghmc, sgld
 from gpflow_bae.mcmc.algorithm import Settings
-from gpflow_bae.mcmc.calibrated import hmc, targets
 from gpflow_bae.mcmc.noise import noise_like
 from tests.mcmc.theory.builds import (
-    ADAM,
-    CALIBRATED,
     EVALUATE,
-    GRADIENT,
     POSITION,
     ROWS,
     SEEDS,
     TARGET,
     Row,
-    log_likelihood,
     named,
     noisy_gradient,
 )
@@ -47,7 +42,7 @@ def assert_same(state: State, expected: Any) -> None:
 @cases(ROWS)
 def test_the_step_is_the_modules_update_bit_for_bit(row: Row) -> None:
     sampler = row.build()
-    start = state = sampler.init(POSITION, TARGET if row.calibrated else None)
+    start = state = sampler.init(POSITION, None)
     expected = row.init()
     assert_same(state, expected)
     for structure in state.elements.values():
@@ -140,7 +135,7 @@ def without_forces(position: Any, seed: tf.Tensor) -> Any:
     return tf.nest.map_structure(tf.zeros_like, position)
 
 
-@cases(GRADIENT)
+@cases(ROWS)
 def test_without_forces_nothing_moves_at_temperature_0(row: Row) -> None:
     sampler = row.build(temperature=0.0)
     state = sampler.init(POSITION, None)
@@ -155,22 +150,7 @@ def test_without_forces_nothing_moves_at_temperature_0(row: Row) -> None:
         tf.nest.map_structure(np.testing.assert_array_equal, state.position, POSITION)
 
 
-@cases(CALIBRATED)
-def test_on_a_flat_density_every_proposal_is_accepted(row: Row) -> None:
-    flat = Target(evaluate=targets.target(lambda position: 0 * log_likelihood(position) - 2.5))
-    sampler = row.build()
-    state = sampler.init(POSITION, flat)
-    assert np.all(np.isnan(sampler.info(state)["acceptance_rate"]))
-    for i, seed in enumerate(SEEDS):
-        state = sampler.step(state, flat, seed, at(i))
-    info = sampler.info(state)
-    np.testing.assert_array_equal(info["acceptance_rate"], [1.0] * 3)
-    np.testing.assert_array_equal(info["is_accepted"], [True] * 3)
-    np.testing.assert_array_equal(info["log_likelihood"], [-2.5] * 3)
-    np.testing.assert_array_equal(info["log_prior"], [0.0] * 3)
-
-
-@cases([row for row in GRADIENT if row.per_leaf])
+@cases([row for row in ROWS if row.per_leaf])
 def test_a_leaf_at_temperature_0_is_optimised_and_the_others_are_sampled(row: Row) -> None:
     # Leaves do not see each other here: each is as in a chain that is all hot, or all cold.
     hot, cold = row.build(), row.build(temperature=0.0)
@@ -188,34 +168,6 @@ def test_a_leaf_at_temperature_0_is_optimised_and_the_others_are_sampled(row: Ro
         np.testing.assert_array_equal(of[2]["w"], of[0]["w"])
         np.testing.assert_array_equal(of[2]["b"], of[1]["b"])
     assert not np.any(warm.position["b"] == both.position["b"])
-
-
-@cases(CALIBRATED)
-def test_settings_may_be_replaced_by_one_per_chain(row: Row) -> None:
-    # Each chain is then as in an ensemble that all has its setting.
-    names = [k for k in row.numbers if k not in ADAM]
-    factors = [0.5, 1.0, 1.5]
-    ends = []
-    for factor in factors:
-        sampler = row.build(**{k: factor * row.numbers[k] for k in names})
-        state = sampler.init(POSITION, TARGET)
-        for i, seed in enumerate(SEEDS):
-            state = sampler.step(state, TARGET, seed, at(i, i < 2))
-        ends.append(state)
-    sampler = row.build()
-    state = sampler.init(POSITION, TARGET)
-    state.shared.update(
-        {k: tf.constant([f * row.numbers[k] for f in factors], tf.float64) for k in names}
-    )
-    for i, seed in enumerate(SEEDS):
-        state = sampler.step(state, TARGET, seed, at(i, i < 2))
-    for chain, end in enumerate(ends):
-        for key in POSITION:
-            np.testing.assert_allclose(state.position[key][chain], end.position[key][chain], 1e-5)
-    rates = sampler.info(state)["acceptance_rate"]
-    np.testing.assert_array_equal(
-        rates, [sampler.info(end)["acceptance_rate"][c] for c, end in enumerate(ends)]
-    )
 
 
 @pytest.mark.parametrize("name", ["sghmc", "adaptive_sghmc"])
@@ -279,27 +231,14 @@ def test_the_smallest_valid_step_size_on_the_way_is_remembered() -> None:
 @cases(ROWS)
 def test_a_target_that_does_not_offer_what_is_needed_is_refused(row: Row) -> None:
     sampler = row.build()
-    if row.calibrated:
-        for target in (None, Target(noisy_gradient)):
-            with pytest.raises(TypeError, match="needs the whole data in every step"):
-                sampler.init(POSITION, target)
-        state = sampler.init(POSITION, TARGET)
-        with pytest.raises(TypeError, match="needs the whole data in every step"):
-            sampler.step(state, Target(noisy_gradient), SEEDS[0], at(0))
-    else:
-        with pytest.raises(TypeError, match="follows the gradient .*target.gradient is None"):
-            sampler.step(sampler.init(POSITION, None), Target(None, EVALUATE), SEEDS[0], at(0))
+    with pytest.raises(TypeError, match="follows the gradient .*target.gradient is None"):
+        sampler.step(sampler.init(POSITION, None), Target(None, EVALUATE), SEEDS[0], at(0))
 
 
 BAD = {
     "step_size": (0.0, "step_size must be positive"),
     "temperature": (-1.0, "temperature must be finite and not negative"),
     "momentum_decay": (1.5, r"momentum_decay.*\(0, 1\], got 1.5"),
-    "gradient_decay": (1.0, r"gradient_decay.*\[0, 1\), got 1.0"),
-    "noise_scale": (0.0, "noise_scale must be positive"),
-    "learning_rate": (-0.1, "learning_rate must be finite"),
-    "inverse_temperature": (-0.1, "inverse_temperature must be finite"),
-    "gradient_probability": (1.1, "gradient_probability must be in"),
 }
 
 
@@ -312,7 +251,7 @@ def test_bad_numbers_are_refused_when_it_is_built(row: Row) -> None:
 
 
 def test_bad_choices_are_refused_when_it_is_built() -> None:
-    for row in GRADIENT:
+    for row in ROWS:
         with pytest.raises(ValueError, match="noise must be one of .* got 'cauchy'"):
             row.module.build(noise="cauchy")
     for module in (sghmc, adaptive_sghmc):
@@ -320,8 +259,6 @@ def test_bad_choices_are_refused_when_it_is_built() -> None:
             module.build(integrator="leapfrog")
     with pytest.raises(ValueError, match="subtract_gradient_noise .* integrator='euler'"):
         adaptive_sghmc.build(subtract_gradient_noise=True, integrator="baoab")
-    with pytest.raises(ValueError, match="max_leapfrog_steps must be at least 1"):
-        hmc.build(0.1, max_leapfrog_steps=0)
     with pytest.raises(ValueError, match="one for each of the 2 leaves of the position, got 3"):
         sgld.update(sgld.init(POSITION), POSITION, SEEDS[0], step_size=0.1, temperature=[1.0] * 3)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.mcmc import gradient_estimators
+from tests.mcmc.theory import gradient_estimators
 
 RNG = np.random.default_rng(0)
 INPUTS = RNG.normal(size=[6, 3])

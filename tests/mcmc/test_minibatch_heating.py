@@ -20,7 +20,8 @@ import tensorflow as tf
 
 from gpflow_bae.core.tracing import compiled
 from gpflow_bae.inference.loops import repeat
-from gpflow_bae.mcmc import Step, Target, gradient_estimators, sghmc
+from gpflow_bae.mcmc import Step, Target, sghmc
+from tests.mcmc.theory import gradient_estimators
 
 CHAINS = 40_000  # a second moment is known to sqrt(2 / 40,000), 0.7 %
 NUM, STEP_SIZE = 20, 0.06

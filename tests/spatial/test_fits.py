@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from gpflow_bae.inference.starts import restart_seed
+from gpflow_bae.inference.starts.restarts import restart_seed
 from gpflow_bae.spatial import SpatialBAE, SpatialPlan, held_out, plans, tissue
 from tests.spatial.tissues import made
 

@@ -14,13 +14,11 @@ import gpflow
 import tensorflow as tf
 
 from ...base import Batch
-from ...data import StreamedObservations, draw_indices
 from ...inputs import MissingInputs
 from ...mcmc import State, Step
 from ...models import BayesianAutoencoder
 from ...models import State as ModelState
 from ..chain_state import Chain, Point, RoundStatistics
-from ..checks.chain_checks import brings_neighbours
 from ..loops import repeat
 from ..moves import Move, allowed_moves, build_moves
 from ..moves.base import Moved
@@ -30,7 +28,7 @@ from .chain_sampling import PRIOR_DRAWS, ChainSampling
 from .control_variates import Reference
 from .minibatch_codes import gather_codes, scatter_codes
 from .sampler_steps import sampler_steps
-from .surroundings import Surroundings
+from .surroundings import surroundings_of
 
 __all__ = ["AmortizedSampling"]
 
@@ -56,41 +54,29 @@ class AmortizedSampling(ChainSampling):
         if model.whitened_codes and self.settings.codes != "carried":
             raise ValueError('whitened_codes needs codes="carried": no encoder draws them.')
         self.encoder_fit = EncoderFit(model.encoder, self.settings.encoder, self.spread.gradients)
-        self._surroundings = self._build_surroundings()
+        self._surroundings = surroundings_of(model, self.data, self.settings, self._fixed_shapes)
         self._build_preconditioner()
 
-    def _check_sampler(self) -> None:
-        super()._check_sampler()
-        if self.sampler.needs == "evaluate" and self.model.latent_prior.draws:
-            raise ValueError(
-                f"The sampler {self.sampler.name} accepts or rejects by a density, and "
-                f"{self.model.latent_prior_name} estimates its own with fresh draws: take a "
-                "stochastic-gradient sampler such as gpflow_bae.mcmc.sghmc."
-            )
-
-    def _build_surroundings(self) -> Surroundings | None:
-        """Build the Markov blankets of minibatches, under a prior by neighbours; else None."""
-        settings, data = self.settings, self.data
-        if not brings_neighbours(self.model, data, settings):
-            return None
-        assert settings.batch_size is not None
-        return Surroundings(data.neighbours, settings.batch_size, self._fixed_shapes)
-
-    def batch(
-        self, indices: tf.Tensor | None, codes: tf.Tensor, given: Batch | None = None
-    ) -> Batch:
-        """Return the items of a minibatch, with the codes on which their codes depend.
+    def surrounded(self, batch: Batch, codes: tf.Tensor) -> Batch:
+        """Return a minibatch with the codes on which its codes depend under a prior by neighbours.
 
         :param codes: codes of all items [T, N, L].
-        :param given: the minibatch, if the data are a stream.
         """
-        if given is not None:
-            return given
-        batch = self.data.gather(indices)
-        if indices is None or self._surroundings is None:
+        if batch.indices is None or self._surroundings is None:
             return batch
-        near = self._surroundings.conditionals(indices, self.data.X, codes)
-        return batch._replace(neighbours=None, conditionals=near)
+        near = self._surroundings.conditionals(batch.indices, self.data.X, codes)
+        return batch._replace(near=near)
+
+    def _minibatch(
+        self, seed: tf.Tensor, fed: Any, number: int | tf.Tensor, codes: tf.Tensor
+    ) -> Batch:
+        """Draw a minibatch, or take one of a stream, and complete it by the codes around it.
+
+        :param number: index of the minibatch among those of a stream in ``fed``.
+        :param codes: codes of all items [T, N, L].
+        """
+        batch = self.data.minibatch(self.settings.batch_size, seed, fed, number)
+        return self.surrounded(batch, codes)
 
     def _build_moves(self, names: tuple[str, ...] | None) -> tuple[Move, ...]:
         """Build the moves of a run.
@@ -110,8 +96,6 @@ class AmortizedSampling(ChainSampling):
                 else f"temperature {temperature!r}"
             )
             why = f"moves draw from the posterior at temperature 1, and the chain has {what}"
-        elif self.sampler.needs == "evaluate":
-            why = f"the sampler {self.sampler.name} remembers the density where it stands"
         if why:
             if names:
                 raise ValueError(f"moves={names!r} cannot be: {why}. Leave one of them out.")
@@ -151,32 +135,10 @@ class AmortizedSampling(ChainSampling):
         bound = self.model.bind(position.parameters, seed=seed)
         return bound.from_whitened(self.data.X, position.codes)
 
-    def log_prior(self, position: Point) -> tf.Tensor:
-        return self.model.log_prior(ModelState(*position))
-
     def log_likelihood(
         self, position: Point, batch: Batch, seed: tf.Tensor | None = None
     ) -> tf.Tensor:
         return self.model.log_likelihood(ModelState(*position), batch, seed)
-
-    def log_density_gradient(
-        self, position: Point, batch: Batch, seed: tf.Tensor | None = None
-    ) -> Point:
-        """Estimate the gradient of the log posterior from ``batch`` in one backward pass.
-
-        The parameters' gradient is scaled by N/B. That of a code is not, as only its own point
-        informs it (the paper's eq. 3 and code scale it too, which over-concentrates it).
-        """
-        gradient = super().log_density_gradient(position, batch, seed)
-        if self.moves:
-            owned = self.owned
-            gradient = gradient._replace(
-                parameters=tuple(
-                    tf.zeros_like(g) if path in owned else g
-                    for path, g in zip(self.sampled.paths, gradient.parameters, strict=True)
-                )
-            )
-        return gradient._replace(codes=gradient.codes / tf.cast(batch.scale, gradient.codes.dtype))
 
     def _round(
         self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
@@ -194,22 +156,20 @@ class AmortizedSampling(ChainSampling):
         chain = chain._replace(sampler=state)
         if self.moves:
             chain = self._apply_moves(chain, seed)
-        indices, given = self._items(item_seed, fed, last)
-        batch = self.batch(indices, chain.sampler.position.codes, given)
-        return self._fit_encoder(chain, batch, indices, seed, code_seed, seeds[3])
+        batch = self._minibatch(item_seed, fed, last, chain.sampler.position.codes)
+        return self._fit_encoder(chain, batch, seed, code_seed, seeds[3])
 
     def _fit_encoder(
         self,
         chain: Chain,
         batch: Batch,
-        indices: tf.Tensor | None,
         seed: tf.Tensor,
         code_seed: tf.Tensor,
         fit_seed: tf.Tensor,
     ) -> tuple[Chain, RoundStatistics]:
         """Fit the encoder to the codes of a minibatch, and compute the round's statistics."""
         prior_seed = _fold_in(seed, PRIOR_DRAWS)
-        state = gather_codes(chain.sampler, indices, self.data.axis)
+        state = gather_codes(chain.sampler, batch.indices, self.data.axis)
         position = state.position
         latents = position.codes
         if self.model.whitened_codes:
@@ -254,17 +214,6 @@ class AmortizedSampling(ChainSampling):
         whole = settings.batch_size is None or settings.batch_size >= data.num_items
         return settings.steps_per_batch is not None and (bool(self._readers) or not whole)
 
-    def _items(
-        self, seed: tf.Tensor, fed: Any, number: int | tf.Tensor
-    ) -> tuple[tf.Tensor | None, Batch | None]:
-        """Draw the indices of a minibatch's items (None for all), or return a stream's minibatch.
-
-        :param number: index of the minibatch among those of a stream in ``fed``.
-        """
-        if isinstance(self.data, StreamedObservations):
-            return None, self.data.batch(fed, number)
-        return draw_indices(self.data.num_items, self.settings.batch_size, seed), None
-
     def _on_minibatch(
         self,
         chain: Chain,
@@ -284,16 +233,15 @@ class AmortizedSampling(ChainSampling):
         :param first: number of the first of these steps, and whether the sampler may adapt.
         :param changed: whether it adapts; statistics that did not change are not copied.
         """
-        data = self.data
-        indices, given = self._items(seeds[0], fed, number)
-        state = gather_codes(store, indices, data.axis)
-        batch = self.batch(indices, store.position.codes, given)
+        axis, batch = self.data.axis, self._minibatch(seeds[0], fed, number, store.position.codes)
+        indices = batch.indices
+        state = gather_codes(store, indices, axis)
         if self.settings.codes == "encoder":
             state = self._redraw_codes(chain, state, batch, seeds[1])
         if reference is not None:
             there = reference.position.codes
-            codes = tf.gather(there, indices, axis=data.axis)
-            seen = self.batch(indices, there)
+            codes = tf.gather(there, indices, axis=axis)
+            seen = self.surrounded(batch, there)
             reference = Reference(reference.position._replace(codes=codes), reference.full, seen)
         target = self.target(batch, reference)
         fitted, preconditioning = self.preconditioner, None
@@ -309,7 +257,7 @@ class AmortizedSampling(ChainSampling):
             num_steps,
             preconditioning,
         )
-        return scatter_codes(store, state, indices, data.axis, self.sampler.adapted, changed)
+        return scatter_codes(store, state, indices, axis, self.sampler.adapted, changed)
 
     def _on_fresh_batches(
         self, chain: Chain, seeds: Sequence[tf.Tensor], first: Step, fed: Any

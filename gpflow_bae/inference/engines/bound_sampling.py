@@ -41,18 +41,6 @@ class BoundSampling(ChainSampling):
         super().__init__(model, *arguments, **options)
         self.encoder_fit = EncoderFit(model.guide, self.settings.encoder, self.spread.gradients)
 
-    def _check_sampler(self) -> None:
-        super()._check_sampler()
-        if self.sampler.needs == "evaluate":
-            raise ValueError(
-                f"The sampler {self.sampler.name} accepts or rejects by a density, and a bound is "
-                "estimated with fresh draws of the codes: take a stochastic-gradient sampler such "
-                "as gpflow_bae.mcmc.sghmc."
-            )
-
-    def _target_at_start(self) -> None:
-        """Return None: the samplers allowed here need no target before their first step."""
-
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
         """Start at the model's current values, without codes."""
         values = self.sampled.values()

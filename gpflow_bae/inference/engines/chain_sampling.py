@@ -17,7 +17,7 @@ import tensorflow as tf
 from ...base import Batch
 from ...core.parameter_set import ParameterSet
 from ...core.tracing import compiled
-from ...data import BatchReader, Observations, StreamedObservations, draw_indices
+from ...data import BatchReader, Observations, StreamedObservations
 from ...mcmc import State, Target, adaptive_sghmc
 from ...mcmc.algorithm import SamplingAlgorithm
 from ...mcmc.calibrated import targets
@@ -33,7 +33,7 @@ from ..runs.naming import from_arrays, leaf_names, to_arrays
 from ..runs.run import Algorithm, Trace
 from ..settings import AmortizedSettings
 from ..sharding.spread import Spread
-from .control_variates import Reference, batch_target
+from .control_variates import Reference, controlled
 
 __all__ = ["PRIOR_DRAWS", "ChainSampling"]
 
@@ -95,7 +95,7 @@ class ChainSampling(Algorithm):
         self.num_steps = settings.num_rounds
         self.sampled: ParameterSet = model.sampled
         self.spread = Spread() if spread is None else spread
-        self._check_sampler()
+        check_chain(self)
         self.spread.check(model, data, settings, self.num_chains, jit_compile)
         self._fixed_shapes = bool(jit_compile)
         self.preconditioner: Preconditioner | None = None
@@ -105,10 +105,9 @@ class ChainSampling(Algorithm):
         seeds = [[s, 0] for s in numbers]
         self._base_seeds = tf.constant(seeds, tf.int32)  # [C, 2]
         self.moves = self._build_moves(moves)
-        self._readers: list[BatchReader] = []
-        if isinstance(data, StreamedObservations):
-            count, size = self.batches_per_round, settings.batch_size
-            self._readers = [data.reader(size, count, [s, _ORDER], model) for s in numbers]
+        count, size = self.batches_per_round, settings.batch_size
+        readers = [self.data.reader(size, count, [s, _ORDER], model) for s in numbers]
+        self._readers: list[BatchReader] = [r for r in readers if r is not None]
         self._compiled = compiled(self._all_chains, jit_compile=jit_compile)
 
     @property
@@ -116,9 +115,6 @@ class ChainSampling(Algorithm):
         """Number of minibatches of a round."""
         steps = self.settings.num_sampler_steps
         return steps // (self.settings.steps_per_batch or steps)
-
-    def _check_sampler(self) -> None:
-        check_chain(self)
 
     @property
     def tracing_count(self) -> int:
@@ -156,8 +152,7 @@ class ChainSampling(Algorithm):
 
     def _sampler_state(self, position: Point) -> State:
         """Start the sampler at a position, with temperature 0 for parameters it does not sample."""
-        target: Any = None if self._readers else self._target_at_start()
-        state = self.sampler.init(position, target)
+        state = self.sampler.init(position, Target())
         cold, owned = self.point_estimates, self.owned
         if not cold and not owned:
             return state
@@ -194,7 +189,7 @@ class ChainSampling(Algorithm):
 
     def log_prior(self, position: Point) -> tf.Tensor:
         """Return the log prior of one chain's parameters."""
-        raise NotImplementedError
+        return self.sampled.log_prior(position.parameters)
 
     def log_likelihood(
         self, position: Point, batch: Batch, seed: tf.Tensor | None = None
@@ -208,24 +203,46 @@ class ChainSampling(Algorithm):
     def log_density_gradient(
         self, position: Point, batch: Batch, seed: tf.Tensor | None = None
     ) -> Point:
-        """Estimate the gradient of the log posterior from ``batch`` in one backward pass."""
-        return self.spread.gradients.log_density_gradient(
+        """Estimate the gradient of the log posterior from ``batch`` in one backward pass.
+
+        The parameters' gradient is scaled by N/B, and is zero for those that moves own. That of a
+        code is not scaled, as only its own point informs it (eq. 3 of Tran et al. 2023 and their
+        code scale it too, which over-concentrates it).
+        """
+        found = self.spread.gradients.log_density_gradient(
             lambda position, own: self.log_likelihood(position, own, seed),
             self.log_prior,
             position,
             batch,
             self.data.axis,
         )
+        if owned := self.owned:
+            moved = zip(self.sampled.paths, found.parameters, strict=True)
+            kept = tuple(tf.zeros_like(g) if path in owned else g for path, g in moved)
+            found = found._replace(parameters=kept)
+        if not tf.is_tensor(found.codes):
+            return found
+        return found._replace(codes=found.codes / tf.cast(batch.scale, found.codes.dtype))
 
     def target(self, batch: Batch, reference: Reference | None = None) -> Target:
-        """Return gradient and density oracles of ``batch``, optionally with control variates."""
+        """Return the gradient oracle of ``batch``, and the density oracle if that is all data.
 
-        def gradient(position: Point, batch: Batch, seed: tf.Tensor) -> Point:
+        :param reference: start of the round, for gradients with control variates.
+        """
+
+        def gradient(position: Point, seed: tf.Tensor) -> Point:
             prior_seed = tf.random.fold_in(seed, PRIOR_DRAWS, alg="philox")
-            return self.log_density_gradient(position, batch, prior_seed)
+            here = self.log_density_gradient(position, batch, prior_seed)
+            if reference is None:
+                return here
+            seen = batch if reference.batch is None else reference.batch
+            there = self.log_density_gradient(reference.position, seen, prior_seed)
+            return controlled(here, there, reference)
 
+        if batch.scale != 1.0:
+            return Target(gradient)
         evaluate = targets.target(lambda p: self.log_likelihood(p, batch), self.log_prior)
-        return batch_target(gradient, evaluate, batch, reference)
+        return Target(gradient, evaluate)
 
     def reference(self, position: Point, seed: tf.Tensor) -> Reference | None:
         """Return a round's start and the gradient of all data there; None without control variates.
@@ -236,10 +253,6 @@ class ChainSampling(Algorithm):
             return None
         full = self.log_density_gradient(position, self.data.gather(None), seed)
         return Reference(position, full.parameters)
-
-    def _target_at_start(self) -> Target | None:
-        """Return the target that initialises the sampler, if it needs one."""
-        return self.target(self.data.gather(None))
 
     def seed_of(self, chain: int, number: int) -> tf.Tensor:
         """Return the seed of a chain's round; round -1 draws the initial codes."""
@@ -317,12 +330,10 @@ class ChainSampling(Algorithm):
 
     def fresh_batch(self, seed: tf.Tensor, i: tf.Tensor, fed: Any = ()) -> Batch:
         """Return the minibatch of step i of a round; it changes every ``steps_per_batch`` steps."""
-        settings, data = self.settings, self.data
+        settings = self.settings
         number = i // (settings.steps_per_batch or settings.num_sampler_steps)
-        if isinstance(data, StreamedObservations):
-            return data.batch(fed, number)
         batch_seed = tf.random.fold_in(seed, number, alg="philox")
-        return data.gather(draw_indices(data.num_items, settings.batch_size, batch_seed))
+        return self.data.minibatch(settings.batch_size, batch_seed, fed, number)
 
     def statistics(
         self, state: State, log_prior: tf.Tensor, log_likelihood: tf.Tensor, loss: tf.Tensor

@@ -27,14 +27,39 @@ bias of the order of the step size squared.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 
 from ...base import Conditionals
 from ...latent_priors.neighbours import children_of
+from ..settings import AmortizedSettings
 
-__all__ = ["Surroundings"]
+__all__ = ["Surroundings", "surroundings_of"]
+
+
+def surroundings_of(
+    model: Any, data: Any, settings: AmortizedSettings, fixed_shapes: bool
+) -> Surroundings | None:
+    """Return the tables of a run whose minibatches of points need codes of others, else None.
+
+    :param fixed_shapes: see :class:`Surroundings`.
+    :raises ValueError: if codes are not carried, because those of neighbours are then unknown.
+    """
+    size, prior = settings.batch_size, model.latent_prior
+    if size is None or size == data.num_items:
+        return None
+    if data.neighbours is None or prior.splits_over_points:
+        return None
+    if settings.codes != "carried":
+        raise ValueError(
+            f"Minibatches of points (batch_size={size}) under {type(prior).__name__} bring the "
+            f'codes of neighbours as the chain left them, and codes="{settings.codes}" leaves '
+            'none: set codes="carried", or batch_size=None.'
+        )
+    return Surroundings(data.neighbours, size, fixed_shapes)
 
 
 class Surroundings:

@@ -37,9 +37,6 @@ class WeightSampling(ChainSampling):
         values = self.sampled.values()
         return Chain(self._sampler_state(Point(values, ())), (), self._initial_metric())
 
-    def log_prior(self, position: Point) -> tf.Tensor:
-        return self.sampled.log_prior(position.parameters)
-
     def log_likelihood(
         self, position: Point, batch: Batch, seed: tf.Tensor | None = None
     ) -> tf.Tensor:

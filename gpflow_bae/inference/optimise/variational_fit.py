@@ -80,10 +80,8 @@ class VariationalFit(Optimisation):
         """Initialise relocations, the stream reader and the objective's state."""
         model, data, settings = self.model, self.data, self.settings
         self._relocations = Relocations(model, data, settings.relocations, settings.num_steps, seed)
-        self._reader = None
-        if isinstance(data, StreamedObservations):
-            order = [seed, 0x7A2]
-            self._reader = data.reader(settings.num_items, self.steps_per_call, order, model)
+        order = [seed, 0x7A2]
+        self._reader = data.reader(settings.num_items, self.steps_per_call, order, model)
         self.carried = settings.objective.initial_state()
 
     def refit(self, seed: int) -> None:
@@ -248,7 +246,6 @@ def _check_replicas(
     """
     refused = {
         "a SparseTable, whose rows are of unequal length": isinstance(data, SparseTable),
-        "a stream, which each would read": isinstance(data, StreamedObservations),
         "jit_compile=True, which compiles for one device alone": jit_compile,
         "an objective that carries something from step to step, such as GECO": not isinstance(
             settings.objective, EvidenceLowerBound

@@ -54,11 +54,7 @@ class Spread:
         replicas = self.chains if self._over_chains else self.gradients
         if replicas.size == 1:
             return
-        if isinstance(data, StreamedObservations):
-            raise ValueError(
-                "Replicas of a strategy cannot share a stream, which each would read: sample "
-                "without strategy, or hand over the data themselves."
-            )
+        _check_in_memory(data)
         if self._over_chains and num_chains % replicas.size:
             raise ValueError(
                 f'spread="chains" gives each replica as many chains, and num_chains={num_chains} '
@@ -123,11 +119,20 @@ class Spread:
         return self._of_all(state) if self._over_chains else self.workers.same(state)
 
 
+def _check_in_memory(data: Any) -> None:
+    if isinstance(data, StreamedObservations):
+        raise ValueError(
+            "Replicas of a strategy cannot share a stream, which each would read: leave strategy "
+            "out, or pass data in memory."
+        )
+
+
 def check_items(model: Any, data: Any, batch_size: int | None, replicas: Replicas) -> None:
     """Check that the log density of a minibatch is a sum over items, at least one for each replica.
 
     :raises ValueError: if it is not, with the reason and an alternative.
     """
+    _check_in_memory(data)
     size = batch_size or data.num_items
     if size < replicas.size:
         raise ValueError(

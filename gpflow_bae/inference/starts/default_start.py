@@ -41,7 +41,7 @@ def default_start(
     under a :class:`~gpflow_bae.latent_priors.NearestNeighbourGP` have mean-field codes.
     """
     variational = isinstance(model, VariationalAutoencoder)
-    encoder = model.encoder if variational else _gaussian_encoder(model, data)
+    encoder = model.encoder if variational else _gaussian_encoder(model, data.num_outputs)
     settings = VariationalSettings(
         num_steps=NUM_STEPS,
         learning_rate=_learning_rate(encoder, model.decoder),
@@ -59,7 +59,7 @@ def default_start(
     return WarmStart(
         encoder,
         settings,
-        latent_prior=None if variational else _prior_of_fit(model.latent_prior, data),
+        latent_prior=None if variational else _prior_of_fit(model.latent_prior, data.Y.shape[1]),
         num_initial_steps=200 if project else 0,
         distillation=dataclasses.replace(_DISTILLATION, learning_rate=settings.learning_rate),
     )
@@ -85,8 +85,11 @@ def _batch_size(model: Any, data: Observations) -> int | None:
     return None if size >= data.num_items else size
 
 
-def _prior_of_fit(prior: Any, data: Observations) -> LatentProcess | None:
-    """Return the prior of the fit; None for the model's own."""
+def _prior_of_fit(prior: Any, num_points: int) -> LatentProcess | None:
+    """Return the prior of the fit; None for the model's own.
+
+    :param num_points: number of points of a task.
+    """
     if isinstance(prior, DeepSparseGP):
         prior = prior.last_layer
     if not isinstance(prior, SparseGP):
@@ -95,18 +98,18 @@ def _prior_of_fit(prior: Any, data: Observations) -> LatentProcess | None:
         return TitsiasGP(
             prior.kernels, prior.inducing_variable, prior.latent_dim, prior.mean_function
         )
-    if data.Y.shape[1] > _EXACT_POINTS:
+    if num_points > _EXACT_POINTS:
         return None
     exact = GP(prior.kernels, prior.latent_dim, mean_function=prior.mean_function)
     exact.code_noise_variance = prior.code_noise_variance
     return exact
 
 
-def _gaussian_encoder(model: BayesianAutoencoder, data: Observations) -> BaseGaussianEncoder:
+def _gaussian_encoder(model: BayesianAutoencoder, num_outputs: int) -> BaseGaussianEncoder:
     own = model.encoder
     if isinstance(own, BaseGaussianEncoder):
         return own
-    layers: list[Any] = [keras.Input((data.num_outputs,))]
+    layers: list[Any] = [keras.Input((num_outputs,))]
     for units, activation in _hidden_layers(own):
         layers.append(keras.layers.Dense(units, activation=activation))
     return GaussianEncoder(keras.Sequential([*layers, keras.layers.Dense(2 * model.latent_dim)]))

@@ -28,15 +28,10 @@ from typing import NamedTuple
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from gpflow_bae.core.arguments import check_arguments
-from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
-from gpflow_bae.mcmc.building import build_calibrated
 from gpflow_bae.mcmc.calibrated import langevin, metropolis, targets
 from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
 
-__all__ = ["State", "build", "init", "update"]
-
-_SHARED = ("evaluation", "counts", "num_updates")
+__all__ = ["State", "init", "update"]
 
 
 class State(NamedTuple):
@@ -131,20 +126,3 @@ def update(
         tf.nest.map_structure(keep, second, state.second_moment),
         keep(t, state.num_updates),
     )
-
-
-@check_arguments()
-def build(
-    noise_scale: Setting,
-    learning_rate: Setting,
-    gradient_probability: Setting = 1.0,
-    inverse_temperature: Setting = 1.0,
-    beta_1: Setting = 0.9,
-    beta_2: Setting = 0.999,
-    epsilon: Setting = 1e-8,
-) -> SamplingAlgorithm:
-    """Return the sampler with settings of :func:`update`, or schedules of the step number.
-
-    In its state the first four may be replaced by one per chain.
-    """
-    return build_calibrated("adaptive_langevin", State, init, update, locals(), shared=_SHARED)

@@ -20,17 +20,12 @@ from __future__ import annotations
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from gpflow_bae.core.arguments import check_arguments
-from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
-from gpflow_bae.mcmc.building import build_calibrated
 from gpflow_bae.mcmc.calibrated import metropolis, targets
 from gpflow_bae.mcmc.calibrated.metropolis import State, init
 from gpflow_bae.mcmc.noise import noise_like, split
 from gpflow_bae.mcmc.types import Position, Seed, cast_scalar, validate
 
-__all__ = ["State", "build", "init", "update"]
-
-_TOO_SHORT = "max_leapfrog_steps must be at least 1, got {}."
+__all__ = ["State", "init", "update"]
 
 
 def update(
@@ -51,7 +46,7 @@ def update(
     """
     validate(step_size=step_size, inverse_temperature=inverse_temperature)
     if max_leapfrog_steps < 1:
-        raise ValueError(_TOO_SHORT.format(max_leapfrog_steps))
+        raise ValueError(f"max_leapfrog_steps must be at least 1, got {max_leapfrog_steps}.")
     momentum_seed, length_seed, accept_seed = tf.unstack(split(seed, 3))
     chains = tf.zeros_like(state.evaluation.tempered)
     h = cast_scalar(step_size, chains.dtype) + chains
@@ -89,16 +84,3 @@ def update(
     return metropolis.accept(
         state, position, evaluation, before - after, accept_seed, inverse_temperature
     )
-
-
-@check_arguments()
-def build(
-    step_size: Setting, max_leapfrog_steps: int = 10, inverse_temperature: Setting = 1.0
-) -> SamplingAlgorithm:
-    """Return the sampler with settings of :func:`update`, or schedules of the step number.
-
-    In its state they may be replaced by one per chain.
-    """
-    if max_leapfrog_steps < 1:
-        raise ValueError(_TOO_SHORT.format(max_leapfrog_steps))
-    return build_calibrated("hmc", State, init, update, locals(), fixed=("max_leapfrog_steps",))

@@ -40,15 +40,12 @@ from collections.abc import Callable
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from gpflow_bae.core.arguments import check_arguments
-from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
-from gpflow_bae.mcmc.building import build_calibrated
 from gpflow_bae.mcmc.calibrated import metropolis, targets
 from gpflow_bae.mcmc.calibrated.metropolis import State, init
 from gpflow_bae.mcmc.noise import noise_like, split, uniform
 from gpflow_bae.mcmc.types import Position, Seed, cast_scalar, validate
 
-__all__ = ["State", "build", "init", "propose_and_accept", "update"]
+__all__ = ["State", "init", "propose_and_accept", "update"]
 
 
 def update(
@@ -142,17 +139,3 @@ def propose_and_accept(
         accept_seed,
         inverse_temperature,
     )
-
-
-@check_arguments()
-def build(
-    noise_scale: Setting,
-    learning_rate: Setting | None = None,
-    gradient_probability: Setting = 1.0,
-    inverse_temperature: Setting = 1.0,
-) -> SamplingAlgorithm:
-    """Return the sampler with settings of :func:`update`, or schedules of the step number.
-
-    In its state they may be replaced by one per chain.
-    """
-    return build_calibrated("langevin", State, init, update, locals())

@@ -17,15 +17,12 @@ from __future__ import annotations
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from gpflow_bae.core.arguments import check_arguments
-from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
-from gpflow_bae.mcmc.building import build_calibrated
 from gpflow_bae.mcmc.calibrated import metropolis, targets
 from gpflow_bae.mcmc.calibrated.metropolis import State, init
 from gpflow_bae.mcmc.noise import noise_like, split
 from gpflow_bae.mcmc.types import Seed, cast_scalar, validate
 
-__all__ = ["State", "build", "init", "update"]
+__all__ = ["State", "init", "update"]
 
 
 def update(
@@ -57,12 +54,3 @@ def update(
     return metropolis.accept(
         state, proposed, target(proposed), 0.0, accept_seed, inverse_temperature
     )
-
-
-@check_arguments()
-def build(noise_scale: Setting, inverse_temperature: Setting = 1.0) -> SamplingAlgorithm:
-    """Return the sampler with settings of :func:`update`, or schedules of the step number.
-
-    In its state they may be replaced by one per chain.
-    """
-    return build_calibrated("random_walk", State, init, update, locals())

@@ -13,19 +13,14 @@ more, _ = tfp.mcmc.sample_chain(  # continues the first call, with its momentum
 ```
 
 A state is a tensor or a list of tensors ("parts"). ``target_log_prob_fn`` takes the parts as
-arguments and returns the log density of each chain, the leading dimensions of the parts. Only
-``LangevinGradient`` has an accept-reject step and is exact. The others have the step-size bias that
-each sampler's module states; wrapping one in ``MetropolisHastings`` would be wrong, and
-raises an error. With one seed ``one_step`` has the same numbers in eager mode, graphs and XLA, but
-``sample_chain`` splits its seed with TensorFlow's default generator, which differs in XLA, and so
-do its chains.
+arguments and returns the log density of each chain, the leading dimensions of the parts. There is
+no accept-reject step, so each kernel has the step-size bias that its sampler's module states;
+wrapping one in ``MetropolisHastings`` would be wrong, and raises an error. With one seed
+``one_step`` has the same numbers in eager mode, graphs and XLA, but ``sample_chain`` splits its
+seed with TensorFlow's default generator, which differs in XLA, and so do its chains.
 """
 
 from gpflow_bae.mcmc.kernels.base import Uncalibrated
-from gpflow_bae.mcmc.kernels.metropolis import (
-    LangevinGradient,
-    LangevinGradientKernelResults,
-)
 from gpflow_bae.mcmc.kernels.uncalibrated import (
     SGHMC,
     SGLD,
@@ -36,7 +31,5 @@ __all__ = [
     "SGHMC",
     "SGLD",
     "AdaptiveSGHMC",
-    "LangevinGradient",
-    "LangevinGradientKernelResults",
     "Uncalibrated",
 ]

@@ -1,4 +1,4 @@
-"""Base classes of TFP transition kernels, and of those without an accept-reject step."""
+"""Base class of TFP transition kernels without an accept-reject step."""
 
 from __future__ import annotations
 
@@ -16,38 +16,23 @@ from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Step, Target
 from gpflow_bae.mcmc.structures import value_and_gradient
 from gpflow_bae.mcmc.types import LogProbFn
 
-__all__ = ["Kernel", "State", "Uncalibrated"]
+__all__ = ["State", "Uncalibrated"]
 
 State: TypeAlias = TensorType | Sequence[TensorType]
 """A tensor or a list of tensors ("parts"), with the chains as leading dimensions."""
 
 
-class Kernel(tfp.mcmc.TransitionKernel):
-    """Base class of kernels, which are dataclasses of their arguments."""
+class Uncalibrated(tfp.mcmc.TransitionKernel):
+    """A kernel of a gradient-based :class:`~gpflow_bae.mcmc.algorithm.SamplingAlgorithm`.
+
+    A subclass is a dataclass of its arguments, and has its module's ``build`` and the names of the
+    algorithm's state variables that kernel results carry. Results have, in this order,
+    ``target_log_prob`` [chains...] and ``grads_target_log_prob`` of the returned state, these
+    variables, and ``step`` (int32, number of steps); structures are lists, one entry per part.
+    """
 
     target_log_prob_fn: LogProbFn
     name: str
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The constructor's arguments, from which ``copy`` builds another kernel."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore
-
-    def _value_and_gradients(self, parts: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        return value_and_gradient(
-            lambda parts: self.target_log_prob_fn(*parts), parts, "target_log_prob_fn", "parts"
-        )
-
-
-class Uncalibrated(Kernel):
-    """A kernel of a gradient-based :class:`~gpflow_bae.mcmc.algorithm.SamplingAlgorithm`.
-
-    A subclass has its module's ``build``, and the names of the algorithm's state variables that
-    kernel results carry. Results have, in this order, ``target_log_prob`` [chains...] and
-    ``grads_target_log_prob`` of the returned state, these variables, and ``step`` (int32, number of
-    steps); structures are lists, one entry per part.
-    """
-
     _build: ClassVar[Callable[..., SamplingAlgorithm]]
     _carried: ClassVar[tuple[str, ...]] = ()
     _results_type: ClassVar[Any]
@@ -62,6 +47,16 @@ class Uncalibrated(Kernel):
 
     def __post_init__(self) -> None:
         self._algorithm()  # checks the settings
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The constructor's arguments, from which ``copy`` builds another kernel."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore
+
+    def _value_and_gradients(self, parts: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        return value_and_gradient(
+            lambda parts: self.target_log_prob_fn(*parts), parts, "target_log_prob_fn", "parts"
+        )
 
     def _algorithm(self) -> SamplingAlgorithm:
         """Return the algorithm with this kernel's settings."""
@@ -126,8 +121,7 @@ def _refuse_correction(results: Any) -> NoReturn:
     raise ValueError(
         f"{type(results).__name__} are the results of a kernel without an accept-reject step, for "
         "which there is no acceptance correction: wrapped in tfp.mcmc.MetropolisHastings it would "
-        "sample another distribution. Use it as it is, or a calibrated kernel: "
-        "gpflow_bae.mcmc.LangevinGradient, or one of tfp.mcmc."
+        "sample another distribution. Use it as it is, or a calibrated kernel of tfp.mcmc."
     )
 
 

@@ -45,12 +45,6 @@ SAMPLERS: dict[str, Call] = {
         lambda: {"step_size": 0.01, "temperature": 1.0, "noise": "gaussian"},
     ),
     "mclmc": (mcmc.mclmc.build, lambda: {"step_size": 0.01, "momentum_decay": 0.1}),
-    "hmc": (mcmc.hmc.build, lambda: {"step_size": 0.01, "max_leapfrog_steps": 3}),
-    "langevin": (
-        mcmc.langevin.build,
-        lambda: {"noise_scale": 0.1, "learning_rate": 0.1, "gradient_probability": 0.5},
-    ),
-    "random_walk": (mcmc.random_walk.build, lambda: {"noise_scale": 0.1}),
     "geometric_ladder": (
         mcmc.schedules.geometric_ladder,
         lambda: {"num_replicas": 3, "max_temperature": 2.0},
@@ -113,10 +107,6 @@ ARRAYS: dict[str, Call] = {
     "coverage_from_intervals": (
         metrics.coverage_from_intervals,
         lambda: {"truth": outputs(), "lower": outputs() - 1, "upper": outputs() + 1},
-    ),
-    "coverage_from_samples": (
-        metrics.coverage_from_samples,
-        lambda: {"truth": outputs(), "samples": np.stack(3 * [outputs()]), "level": 0.9},
     ),
     "fit_affine": (
         metrics.fit_affine,

@@ -88,7 +88,6 @@ PRIORS: dict[str, Call] = {
             latent_dim=L,
             num_neighbours=2,
             code_noise_variance=0.1,
-            ordering="maximin",
             scales=[1.0],
         ),
     ),
@@ -187,10 +186,6 @@ NETWORKS: dict[str, Call] = {
     ),
     "real_nvp_flow": (
         bijectors.real_nvp_flow,
-        lambda: {"event_dim": L, "num_layers": 2, "hidden_widths": (2,), "seed": 0},
-    ),
-    "masked_autoregressive_flow": (
-        bijectors.masked_autoregressive_flow,
         lambda: {"event_dim": L, "num_layers": 2, "hidden_widths": (2,), "seed": 0},
     ),
     "neural_spline_flow": (

@@ -62,12 +62,16 @@ def algorithm(model: Any, data: Any, sampler: Any = PLAIN, **changes: Any) -> An
     return inference.AmortizedSampling(model, prepared, settings, sampler, **options)
 
 
+def batch_of(engine: Any, rows: Any, codes: tf.Tensor) -> Any:
+    return engine.surrounded(engine.data.gather(rows), codes)
+
+
 def gradients(engine: Any, codes: tf.Tensor, indices: Any) -> inference.Point:
     """Of the log density, at the model's parameters and codes of which some are in a batch."""
     rows = None if indices is None else tf.constant(indices)
     own = codes if rows is None else tf.gather(codes, rows, axis=1)
     position = inference.Point(engine.sampled.values(), own)
-    return engine.log_density_gradient(position, engine.batch(rows, codes))
+    return engine.log_density_gradient(position, batch_of(engine, rows, codes))
 
 
 @pytest.mark.parametrize("kind", ["ragged", "fixed shapes", "control variates"])
@@ -93,8 +97,10 @@ def test_the_mean_of_all_minibatches_is_the_gradient_of_all_data(kind: str) -> N
                 inference.Point(model.sampled.values(), tf.gather(v, batch, axis=1))
                 for v in (there, codes)
             )
-            known = control_variates.Reference(at, reference.parameters, engine.batch(rows, there))
-            target = engine.target(engine.batch(rows, codes), known)
+            known = control_variates.Reference(
+                at, reference.parameters, batch_of(engine, rows, there)
+            )
+            target = engine.target(batch_of(engine, rows, codes), known)
             found = target.gradient(here, SEED)
         else:
             found = gradients(engine, codes, batch)
@@ -330,7 +336,7 @@ def test_tasks_with_inputs_of_their_own_are_taken_together() -> None:
     codes = tf.zeros([3, N, L], tf.float64)
     rows = tf.constant([2, 0])
     position = inference.Point(shared.sampled.values(), tf.gather(codes, rows))
-    assert shared.log_density_gradient(position, shared.batch(rows, codes)).codes.shape[0] == 2
+    assert shared.log_density_gradient(position, batch_of(shared, rows, codes)).codes.shape[0] == 2
     own = algorithm(model_of(X), (X, Y), batch_size=2)
     with pytest.raises(ValueError, match=r"for several such tasks leave batch_size out"):
-        own.log_density_gradient(position, own.batch(rows, codes))
+        own.log_density_gradient(position, batch_of(own, rows, codes))

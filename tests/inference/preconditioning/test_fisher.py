@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import decoders, inference, likelihoods, mcmc, models
+from gpflow_bae import decoders, inference, likelihoods, mcmc
 from gpflow_bae.base import Batch
 from gpflow_bae.core.tracing import compiled
 from gpflow_bae.data import prepare_data
@@ -21,7 +21,7 @@ from gpflow_bae.inference.chain_state import Point
 from gpflow_bae.inference.engines.amortized import AmortizedSampling
 from gpflow_bae.inference.preconditioning import FisherPreconditioner
 from gpflow_bae.inference.preconditioning.information import cell_information
-from tests.inference.amortized_models import SETTINGS, L, P, network, random_data, sgp_bae, whitened
+from tests.inference.amortized_models import SETTINGS, L, P, random_data, sgp_bae, whitened
 
 DATA = random_data(1, 60)
 
@@ -226,10 +226,3 @@ def test_coordinates_that_steps_would_change_are_refused() -> None:
     moved = AmortizedSampling(model, data, settings, mcmc.sghmc.build())
     names = [move.name for move in moved.moves]
     assert names == ["code_scale", "prior_parameters", "likelihood_parameters"]
-    with pytest.raises(ValueError, match='"fisher" are for samplers of gradients, and hmc'):
-        inference.sample_amortized(
-            models.TemperedBAE(network(P, L), network(L, P)),
-            (None, DATA[1][0]),
-            settings,
-            sampler=mcmc.hmc.build(0.1, 3),
-        )

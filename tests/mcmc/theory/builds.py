@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from gpflow_bae.mcmc import SamplingAlgorithm, Target, adaptive_sghmc, sghmc, sgld
-from gpflow_bae.mcmc.calibrated import adaptive_langevin, hmc, langevin, random_walk, targets
+from gpflow_bae.mcmc.calibrated import targets
 from gpflow_bae.mcmc.noise import noise_like
 
 # Two leaves that differ in shape and dtype; where there are chains, they are three.
@@ -54,26 +54,19 @@ class Row:
         return self.module.build(**{**self.numbers, **numbers}, **self.choices)
 
     def init(self) -> Any:
-        return self.module.init(POSITION, *([EVALUATE] if self.calibrated else []))
+        return self.module.init(POSITION)
 
     def update(self, state: Any, seed: tf.Tensor, adapt: Any, **numbers: Any) -> Any:
         used = {**self.numbers, **numbers, **self.choices}
-        part = EVALUATE if self.calibrated else noisy_gradient(state.position, seed)
-        return self.module.update(state, part, seed, **used, **self.adapting(adapt))
+        gradient = noisy_gradient(state.position, seed)
+        return self.module.update(state, gradient, seed, **used, **self.adapting(adapt))
 
     def adapting(self, adapt: Any) -> dict[str, Any]:
         return {"adapt": adapt} if self.adapts else {}
 
-    @property
-    def calibrated(self) -> bool:
-        return self.module.build(**self.numbers).needs == "evaluate"
-
 
 COLD = {"step_size": 0.1, "temperature": 0.7}
 HAMILTONIAN = {**COLD, "momentum_decay": 0.3}
-WALK = {"noise_scale": 0.3, "inverse_temperature": 0.6}
-DRIFT = {**WALK, "learning_rate": 0.05, "gradient_probability": 0.5}
-ADAM = {"beta_1": 0.8, "beta_2": 0.95, "epsilon": 0.01}
 ROWS = [
     Row("sgld", sgld, COLD, per_leaf=True),
     Row("sghmc", sghmc, HAMILTONIAN, per_leaf=True),
@@ -99,14 +92,7 @@ ROWS = [
         adapts=True,
         per_leaf=True,
     ),
-    Row("random_walk", random_walk, WALK),
-    Row("mala", langevin, WALK),
-    Row("langevin", langevin, DRIFT),
-    Row("adaptive_langevin", adaptive_langevin, {**DRIFT, **ADAM}, adapts=True),
-    Row("hmc", hmc, {"step_size": 0.2, "inverse_temperature": 0.6}, {"max_leapfrog_steps": 3}),
 ]
-GRADIENT = [row for row in ROWS if not row.calibrated]
-CALIBRATED = [row for row in ROWS if row.calibrated]
 
 
 def named(name: str) -> Row:

@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 from scipy import stats
 
-from gpflow_bae.mcmc import gradient_estimators
 from gpflow_bae.mcmc.noise import split
+from tests.mcmc.theory import gradient_estimators
 from tests.mcmc.theory.harness import SamplerCase
 
 NUM_DATA, BATCH_SIZE = 10, 5

@@ -151,10 +151,21 @@ def calibrated_case(
         used = {**(settings or {}), size: step_size, **overrides}
         if "temperatures" in used:
             return tempered(module, log_prob_fn, temperature, **used)
-        adapting = {k: used.pop(k) for k in ("num_adaptation_steps",) if k in used}
-        algorithm = module.build(**used, inverse_temperature=1.0 / temperature)
+        adapts, last = "num_adaptation_steps" in used, used.pop("num_adaptation_steps", 0)
         target = targets.target(log_prob_fn, with_gradient=module is not random_walk)
-        return from_algorithm(algorithm, Target(evaluate=target), **adapting)
+
+        def step(state: Any, seed: tf.Tensor) -> Any:
+            inner, count = state
+            adapting = {"adapt": count < last} if adapts else {}
+            beta = 1.0 / temperature
+            inner = module.update(inner, target, seed, **used, **adapting, inverse_temperature=beta)
+            return inner, count + 1
+
+        return Sampler(
+            lambda position, _: (module.init(position, target), tf.constant(0)),
+            step,
+            lambda state: state[0].position,
+        )
 
     return SamplerCase(name, make, calibrated=True, **fields)
 
