@@ -7,7 +7,7 @@ which for an exponential family is the Fisher information.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -22,6 +22,8 @@ from .prior import prior_precision
 
 __all__ = ["FisherInformation", "cell_information"]
 
+_MOST_ENTRIES = 16  # of a parameter whose entries may interact
+_ZERO = tf.UnconnectedGradients.ZERO
 _CODE_DRAWS = 64  # at least, or 4 for each channel; 64 give a relative standard error of 18 %
 
 
@@ -98,29 +100,47 @@ class FisherInformation:
     ) -> tuple[tf.Tensor, ...]:
         """Add the log likelihood's curvature to the precision of the likelihood's parameters.
 
-        Draws do not include these, such as a noise variance. Their Hessian is taken as diagonal.
+        Draws do not include these, such as a noise variance. Of their Hessian the diagonal is
+        taken, entry by entry. The entries of a parameter of more than sixteen, such as one for
+        each output, are taken not to interact with each other.
         """
         if not any(self._of_likelihood):
             return tuple(precision)
-        values = position.parameters
+        values = list(position.parameters)
         _, F = self._decoded(values, position.codes, batch)
+        found = list(precision)
+        for number in (i for i, own in enumerate(self._of_likelihood) if own):
+
+            def total(value: tf.Tensor, number: int = number) -> tf.Tensor:
+                bound = self.model.bind([*values[:number], value, *values[number + 1 :]])
+                return tf.reduce_sum(bound.likelihood.masked_log_prob(F, batch.Y, batch.mask))
+
+            curvature = _second_derivatives(total, values[number])
+            found[number] += tf.maximum(-tf.cast(curvature, found[number].dtype), 0.0)
+        return tuple(found)
+
+
+def _second_derivatives(function: Callable[[tf.Tensor], tf.Tensor], value: tf.Tensor) -> tf.Tensor:
+    """Return the diagonal of a function's Hessian, of the shape of ``value``.
+
+    The Hessian of more than ``_MOST_ENTRIES`` is taken as diagonal: then its row sums are returned,
+    which take as long as a single entry.
+    """
+    size = value.shape.num_elements()
+    unit = tf.eye(size, dtype=value.dtype) if size <= _MOST_ENTRIES else tf.ones([1, size])
+
+    def along(direction: tf.Tensor) -> tf.Tensor:
+        direction = tf.reshape(tf.cast(direction, value.dtype), value.shape)
         with tf.GradientTape(watch_accessed_variables=False) as outer:
-            outer.watch(values)
+            outer.watch(value)
             with tf.GradientTape(watch_accessed_variables=False) as inner:
-                inner.watch(values)
-                likelihood = self.model.bind(values).likelihood
-                total = tf.reduce_sum(likelihood.masked_log_prob(F, batch.Y, batch.mask))
-            slopes = inner.gradient(
-                total, values, unconnected_gradients=tf.UnconnectedGradients.ZERO
-            )
-            total = tf.add_n([tf.cast(tf.reduce_sum(s), tf.float64) for s in slopes])
-        curvature = outer.gradient(
-            total, values, unconnected_gradients=tf.UnconnectedGradients.ZERO
-        )
-        return tuple(
-            p + tf.maximum(-tf.cast(c, p.dtype), 0.0) if own else p
-            for p, c, own in zip(precision, curvature, self._of_likelihood, strict=True)
-        )
+                inner.watch(value)
+                found = function(value)
+            slope = inner.gradient(found, value, unconnected_gradients=_ZERO)
+            slope = tf.reduce_sum(slope * direction)
+        return direction * outer.gradient(slope, value, unconnected_gradients=_ZERO)
+
+    return repeat(int(unit.shape[0]), lambda i, total: total + along(unit[i]), tf.zeros_like(value))
 
 
 def cell_information(likelihood: Any, F: tf.Tensor, batch: Batch) -> tf.Tensor:

@@ -12,17 +12,19 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
-from gpflow_bae import decoders, inference, likelihoods, mcmc
+from gpflow_bae import decoders, inference, likelihoods, mcmc, models
 from gpflow_bae.base import Batch
 from gpflow_bae.core.tracing import compiled
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.chain_state import Point
 from gpflow_bae.inference.engines.amortized import AmortizedSampling
 from gpflow_bae.inference.preconditioning import FisherPreconditioner
-from gpflow_bae.inference.preconditioning.information import cell_information
-from tests.inference.amortized_models import SETTINGS, L, P, random_data, sgp_bae, whitened
+from gpflow_bae.inference.preconditioning.information import FisherInformation, cell_information
+from tests.inference.amortized_models import SETTINGS, L, P, network, random_data, sgp_bae, whitened
 
+tfd = tfp.distributions
 DATA = random_data(1, 60)
 
 
@@ -114,6 +116,46 @@ def test_a_noise_variance_has_the_curvature_of_its_own_likelihood() -> None:
     e = 1e-2  # of a number of order 1, in float32
     curvature = -(density(e) - 2 * density(0.0) + density(-e)) / e**2
     np.testing.assert_allclose(factors[".likelihood.variance"].scale ** -2, curvature, rtol=0.05)
+
+
+class CoupledNoise(gpflow.likelihoods.ScalarLikelihood):
+    """A Gaussian of precision exp(a b_0 + b_1), whose parameters all interact."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = gpflow.Parameter(0.7, prior=tfd.Normal(np.float64(0.0), np.float64(1.0)))
+        self.b = gpflow.Parameter([0.5, 0.3], prior=tfd.Normal(np.float64(0.0), np.float64(1.0)))
+
+    def _scalar_log_prob(self, X: Any, F: Any, Y: Any) -> Any:
+        rate = tf.cast(self.a * self.b[0] + self.b[1], F.dtype)
+        return 0.5 * (rate - tf.square(Y - F) * tf.exp(rate))
+
+    def _conditional_mean(self, X: Any, F: Any) -> Any:
+        return F
+
+    def _conditional_variance(self, X: Any, F: Any) -> Any:
+        return tf.ones_like(F)
+
+
+def test_parameters_of_a_likelihood_that_interact_have_the_diagonal_of_its_hessian() -> None:
+    """With r = sum (y - f)^2 exp(a b_0 + b_1) / 2: b_0^2 r, a^2 r and r.
+
+    Row sums, such as b_0 (b_0 + a + 1) r + a term of the mixed derivative, would be larger.
+    """
+    model = linear_model()
+    model.likelihood = likelihoods.masked(CoupledNoise())
+    data = prepare_data(model, DATA, None)
+    codes = tf.constant(np.random.default_rng(1).standard_normal((1, 60, L)))
+    position = Point(model.sampled.values(), codes)
+    information = FisherInformation(model, data)
+    found = compiled(lambda: information.precision(position, 0.0))()
+    batch = data.gather(None)
+    F = model.decode(batch.X, model.from_whitened(batch.X, codes)).numpy()
+    r = 0.5 * np.sum(np.square(batch.Y - F)[batch.mask]) * np.exp(0.7 * 0.5 + 0.3)
+    for path, second in ((".a", 0.5**2 * r), (".b", [0.7**2 * r, r])):
+        (place,) = (i for i, p in enumerate(model.sampled.paths) if p.endswith(path))
+        # The prior's precision is 1. Sums are of float32.
+        np.testing.assert_allclose(found[place], np.array(second) + 1.0, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
