@@ -175,8 +175,7 @@ def _beside_each_other(
         return ()
     return (
         f"{number} series of {task!r} have the same times, and share nothing at a time: where they "
-        "go together, put them side by side, with a column for each output of each series "
-        "(pandas.DataFrame.pivot).",
+        "go together, put them side by side: --side_by_side, or pandas.DataFrame.pivot.",
     )
 
 
