@@ -14,12 +14,13 @@ belong to tasks that the fit never saw.
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
 import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from absl import app, flags
@@ -65,6 +66,11 @@ def define_flags() -> None:
         "time_zone", None, "Of times without an offset: Europe/Berlin. None for UTC."
     )
     flags.DEFINE_list("missing_values", [], "Words or numbers that mean a missing cell: -999,n/a")
+    flags.DEFINE_bool(
+        "side_by_side",
+        False,
+        "Whether to fill series that share their times as columns beside each other.",
+    )
     flags.DEFINE_list("continuous", [], "Outputs that can have any value, whatever they look like.")
     flags.DEFINE_list("positive", [], "Outputs that are never negative: modelled as logarithms.")
     flags.DEFINE_list("count", [], "Outputs that are whole numbers from 0 on.")
@@ -99,7 +105,7 @@ def main(argv: list[str]) -> None:
     started = time.perf_counter()
     try:
         settings, record = _settings()
-        user = _read(settings, record)
+        user, arranged = _read(settings, record)
     except (ImportError, OSError, ValueError) as error:
         # Errors of a table are for the user, who needs no traceback.
         sys.exit(f"impute: {error}")
@@ -108,12 +114,18 @@ def main(argv: list[str]) -> None:
     for note in (*_left_aside(record), *user.notes):
         print(f"Note: {note}", flush=True)
     try:
-        _fill(settings, record, user, started)
+        _fill(settings, record, user, arranged, started)
     except KeyboardInterrupt:
         sys.exit("impute: stopped.")
 
 
-def _fill(settings: dict[str, Any], record: Any, user: UserTable, started: float) -> None:
+def _fill(
+    settings: dict[str, Any],
+    record: Any,
+    user: UserTable,
+    arranged: Callable[[Any], Any],
+    started: float,
+) -> None:
     """Check, fit, fill and write: the part that needs TensorFlow."""
     seconds = {"reading": time.perf_counter() - started}
     print("Loading TensorFlow ...", flush=True)
@@ -146,7 +158,7 @@ def _fill(settings: dict[str, Any], record: Any, user: UserTable, started: float
         imputer = Imputer.load(FLAGS.posterior)
     with _timed(seconds, "prediction"):
         predicted = imputer.predict_cells(user)
-    table_files.write_file(user.fill(*predicted), out, settings["table_format"])
+    table_files.write_file(arranged(user.fill(*predicted)), out, settings["table_format"])
     print(f"Filled table: {out}", flush=True)
 
     drawn = figures.draw(user, predicted, as_map=imputer.time is None and len(imputer.inputs) > 1)
@@ -272,8 +284,13 @@ def _kinds() -> dict[str, Any]:
     return kinds
 
 
-def _read(settings: dict[str, Any], record: dict[str, Any] | None) -> UserTable:
-    """Read and check the table, without TensorFlow."""
+def _read(
+    settings: dict[str, Any], record: dict[str, Any] | None
+) -> tuple[UserTable, Callable[[Any], Any]]:
+    """Read and check the table, without TensorFlow.
+
+    :return: the table, and a function that arranges its filled copy as the file is.
+    """
     from .reading import frames, table_files
 
     raw, guessed = table_files.read_guessing(FLAGS.input, settings["table_format"])
@@ -281,6 +298,9 @@ def _read(settings: dict[str, Any], record: dict[str, Any] | None) -> UserTable:
         twice = sorted({str(c) for c in raw.columns if list(raw.columns).count(c) > 1})
         if twice:
             raise TableError([f"Parquet files cannot have columns of one name: {twice}."])
+    arranged: Callable[[Any], Any] = lambda filled: filled  # noqa: E731
+    if FLAGS.side_by_side:
+        raw, arranged = _side_by_side(raw, settings, record)
     roles: dict[str, Any] = {
         name: settings.get(name) for name in (*saved_fits.ROLES, "kinds", "table_format")
     }
@@ -293,7 +313,31 @@ def _read(settings: dict[str, Any], record: dict[str, Any] | None) -> UserTable:
         raise TableError([*guessed, *error.problems]) from None
     if guessed:
         raise TableError(guessed)
-    return user
+    return user, arranged
+
+
+def _side_by_side(
+    raw: Any, settings: dict[str, Any], record: Any
+) -> tuple[Any, Callable[[Any], Any]]:
+    """The table with its series side by side, and a function that takes it back when it is filled.
+
+    The columns of the series replace the outputs of the settings.
+    """
+    from .reading.side_by_side import names_beside, narrow, widen
+
+    time, task, outputs = (settings[name] for name in ("time", "task", "outputs"))
+    if record is not None or settings["inputs"] or time is None or task is None:
+        raise TableError(
+            [
+                "--side_by_side needs --time, --task and --outputs, and knows neither --inputs nor "
+                "--posterior: fit the table again."
+            ]
+        )
+    wide = widen(raw, outputs, time, task)
+    names = names_beside(raw, outputs, task)
+    kinds = {n: kind for name, kind in settings["kinds"].items() for n in names.get(name, [name])}
+    settings |= {"outputs": sum(names.values(), []), "task": None, "kinds": kinds}
+    return wide, functools.partial(narrow, table=raw, names=names, time=time, task=task)
 
 
 def _on_grid(raw: Any, roles: dict[str, Any]) -> Any:

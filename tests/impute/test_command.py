@@ -25,9 +25,11 @@ FLAGS = {
     "out",
     "outputs",
     "time",
+    "time_zone",
     "inputs",
     "task",
     "separator",
+    "side_by_side",
     "encoding",
     "decimal",
     "dayfirst",
@@ -37,6 +39,8 @@ FLAGS = {
     "count",
     "binary",
     "bounded",
+    "category",
+    "grid",
     "posterior",
     "latent_dim",
     "num_steps",
@@ -122,6 +126,70 @@ def test_a_table_is_filled_and_its_fit_fills_another(
     assert (expected["dose_lower"].dropna() > 0.0).all()
     assert set(expected["wet_upper"].dropna()) <= {0.0, 1.0}
     assert not (tmp_path / "again.posterior").exists()
+
+
+def test_a_sheet_of_rows_in_no_order_is_filled(
+    tmp_path: pathlib.Path, parse: Callable[..., None], capsys: pytest.CaptureFixture
+) -> None:
+    """Numbers and categories, with a column of text that nobody named."""
+    pytest.importorskip("openpyxl")
+    rng = np.random.default_rng(0)
+    size = rng.standard_normal(60)
+    table = pd.DataFrame({"size": size, "kind": np.where(size > 0, "large", "small"), "who": "me"})
+    table.loc[:4, "kind"], table.loc[5:9, "size"] = None, np.nan
+    table.to_excel(tmp_path / "t.xlsx", index=False)
+    out = tmp_path / "filled.xlsx"
+    parse(f"--input={tmp_path / 't.xlsx'}", f"--out={out}", "--outputs=size,kind", "--hold_out=0")
+    command.main(["impute"])
+    said = capsys.readouterr().out
+    assert "rows: 60, in no order; missing cells: 10 of 120" in said
+    filled = pd.read_excel(out)
+    assert list(filled.columns[:6]) == [*table.columns, "size_sd", "size_lower", "size_upper"]
+    assert not filled[["size", "kind", "who"]].isna().any().any()
+    certain = filled["kind_probability"][:5] > 0.8
+    assert (filled["kind"][:5] == np.where(size[:5] > 0, "large", "small"))[certain].all()
+    assert (tmp_path / "filled_size.png").exists()
+
+
+def test_series_side_by_side_come_back_as_rows(
+    tmp_path: pathlib.Path, parse: Callable[..., None]
+) -> None:
+    """What one station has at the hours of another's gap fills it: equal but for the unit."""
+    rng = np.random.default_rng(0)
+    level = rng.standard_normal(40)
+    hours = np.tile(np.arange(40), 2)
+    table = pd.DataFrame(
+        {"s": ["a"] * 40 + ["b"] * 40, "t": hours, "y": [*level, *(3 * level + 9)]}
+    )
+    table["y"] += 0.01 * rng.standard_normal(80)
+    holes = table.assign(y=table["y"].where((hours < 10) | (hours > 14) | (table["s"] == "b")))
+    holes.to_csv(tmp_path / "t.csv", index=False)
+    options = ("--time=t", "--task=s", "--outputs=y", "--num_steps=3", "--hold_out=0")
+    out = tmp_path / "filled.csv"
+    parse(f"--input={tmp_path / 't.csv'}", f"--out={out}", *options, "--side_by_side")
+    command.main(["impute"])
+    filled = pd.read_csv(out)
+    assert list(filled.columns) == ["s", "t", "y", "y_sd", "y_lower", "y_upper"]
+    pd.testing.assert_frame_equal(filled[["s", "t"]], table[["s", "t"]])
+    hole = holes["y"].isna()
+    pd.testing.assert_series_equal(filled["y"][~hole], holes["y"][~hole])
+    # White noise: its own neighbours tell nothing, whose error would be one.
+    assert np.abs(filled["y"] - table["y"])[hole].max() < 0.3
+    assert (filled["y_sd"].notna() == hole).all()
+
+
+def test_hours_that_are_not_there_are_inserted(
+    tmp_path: pathlib.Path, parse: Callable[..., None], capsys: pytest.CaptureFixture
+) -> None:
+    table = pd.DataFrame({"day": [f"{d:02d}.01.2024" for d in range(1, 31)], "y": range(30)})
+    table.drop(index=[10, 11]).to_csv(tmp_path / "t.csv", index=False)
+    options = ("--num_steps=1", "--hold_out=0", "--dayfirst", "--grid", "--time=day", "--outputs=y")
+    parse(f"--input={tmp_path / 't.csv'}", f"--out={tmp_path / 'filled.csv'}", *options)
+    command.main(["impute"])
+    assert "--grid: 2 rows are inserted." in capsys.readouterr().out
+    filled = pd.read_csv(tmp_path / "filled.csv")
+    assert filled["day"].tolist() == table["day"].tolist()
+    assert filled["y"].notna().all() and filled["y_sd"].notna().sum() == 2
 
 
 def test_what_is_checked_is_shown(

@@ -51,7 +51,7 @@ def test_each_series_has_its_own_span_and_inputs() -> None:
             "s": ["a", "b", "a", "b", "a", "b"],
             "t": [0, 10, 1, 11, 4, 12],
             "lat": [1.5, 2.5] * 3,
-            "y": 1.0,
+            "y": range(6),
         }
     )
     found = insert_rows(table, "t", "s", ["lat"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,6 +13,7 @@ from ..reading.columns import ColumnKind
 from ..reading.indicators import groups
 from ..reading.user_table import UserTable
 from .fitted import Fit
+from .gaps import with_outputs
 from .posterior import TablePosterior, features_of
 from .rows import fit_rows, predict_rows
 
@@ -67,8 +67,7 @@ def _residuals(
     drawn = residual[:, chosen]
     empty = np.isnan(drawn).all((0, 1))
     drawn[:, 0, empty] = 0.0
-    bootstrap = dataclasses.replace(table, Y=drawn, truth=drawn, test_mask=None)
-    of_rows = fit_rows(plan, bootstrap, drawn)
+    of_rows = fit_rows(plan, with_outputs(table, drawn), drawn)
     before = predict_rows(posterior.of_rows, plan, table, residual)[0]
     moved = predict_rows(of_rows, plan, table, residual)[0] - before
     noise = np.full(residual.shape, np.nan)

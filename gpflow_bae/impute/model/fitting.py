@@ -80,7 +80,7 @@ def fit(
         hidden = _gaps(shown, fraction, rng, _LEAST_GAPS if num_fits == 1 else 1)
         seen = shown if hidden is None else hidden.table
         candidates: list[Start]
-        if start is None:
+        if start is None or start.smooth is None:
             own_seed = int(rng.integers(2**31)) if k else seed
             model = initial_model(
                 table.X[rows], seen.Y[rows], plan, own_seed, noise_floor(seen, plan)

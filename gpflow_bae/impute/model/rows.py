@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import scipy.linalg
 from check_shapes import check_shapes
 
 from ...data import MultiOutputTable
@@ -19,6 +20,7 @@ __all__ = ["GaussianRows", "fit_rows", "predict_rows"]
 _PSEUDO_ROWS = 3.0  # with independent columns of unit variance, which keep the covariance definite
 _MOST_ROUNDS = 60
 _CONVERGED = 1e-3  # largest change of a covariance between rounds
+_WIDE = 40  # columns above which patterns are solved for one by one, as their observed columns
 _BATCH = 4096  # patterns of missing cells that are solved for at once
 
 
@@ -140,6 +142,15 @@ def _patterns(
     order = np.argsort(of_row.ravel(), kind="stable")
     rows = np.split(order, np.cumsum(np.bincount(of_row.ravel()))[:-1])
     found = []
+    if len(covariance) > _WIDE:
+        for own, known in zip(rows, patterns, strict=True):
+            gain, left = np.zeros((2, *covariance.shape))
+            cross = covariance[np.ix_(known, ~known)]
+            solved = scipy.linalg.solve(covariance[np.ix_(known, known)], cross, assume_a="pos")
+            gain[np.ix_(~known, known)] = solved.T
+            left[np.ix_(~known, ~known)] = covariance[np.ix_(~known, ~known)] - solved.T @ cross
+            found.append((own, gain, left))
+        return found
     for first in range(0, len(patterns), _BATCH):
         known = patterns[first : first + _BATCH].astype(float)
         both = known[:, :, None] * known[:, None, :]

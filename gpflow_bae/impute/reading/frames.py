@@ -25,6 +25,9 @@ from .user_table import UserTable, beside_names
 
 __all__ = ["read_frame"]
 
+_MOST_BESIDE = 60  # columns that a note advises to put side by side
+_SAME_TIMES = 0.8  # share of the rows whose times most series have
+
 
 def read_frame(
     raw: pd.DataFrame,
@@ -129,6 +132,8 @@ def read_frame(
             seen, columns, of_inputs = scale_inputs(tuple(X), seen, stamps, of_outputs, fitted)
         if X:
             _check_duplicates(seen, tasks, list(X), task, problems)
+        if fitted is None and time is not None and not inputs:
+            notes += _beside_each_other(tasks, seen[:, 0], len(Y), task)
     problems.raise_if_any()
     numbers = {name: values for name, values in X.items() if name != time} | Y
     return UserTable(
@@ -157,6 +162,22 @@ def _overlooked_times(raw: pd.DataFrame) -> tuple[str, ...]:
                 "row, name it as time.",
             )
     return ()
+
+
+def _beside_each_other(
+    tasks: np.ndarray, times: np.ndarray, num_outputs: int, task: Any
+) -> tuple[str, ...]:
+    """A note on series with the same times, of which the model sees one at a time."""
+    number = len(np.unique(tasks))
+    if not 2 <= number <= _MOST_BESIDE / max(num_outputs, 1):
+        return ()
+    _, place, count = np.unique(times, return_inverse=True, return_counts=True)
+    if np.mean(count[place] >= max(2.0, number / 2.0)) < _SAME_TIMES:
+        return ()
+    return (
+        f"{number} series of {task!r} have the same times, and share nothing at a time: where they "
+        "go together, put them side by side: --side_by_side, or pandas.DataFrame.pivot.",
+    )
 
 
 def _usable(

@@ -52,7 +52,7 @@ class TableFormat:
         if self.time_zone is not None:
             try:
                 zoneinfo.ZoneInfo(self.time_zone)
-            except (OSError, ValueError):
+            except (KeyError, OSError, ValueError):
                 raise ValueError(
                     f"time_zone is {self.time_zone!r}, which Python does not know; expected a name "
                     "such as Europe/Berlin."
