@@ -41,6 +41,8 @@ def test_missing_cells_have_the_moments_of_a_conditional_t(degrees: float) -> No
     rng = np.random.default_rng(1)
     Z = rng.standard_normal((6, 3, 2))
     Z[rng.random(Z.shape) < 0.5] = np.nan
+    Z[0] = np.nan  # nothing is known, so that moments are those of the mean and the covariance
+    Z[1] = 0.5  # nothing is missing
     mean, variance = model.predict(Z)
     for t, z in enumerate(Z.reshape(6, -1)):
         o, S = ~np.isnan(z), model.covariance

@@ -5,6 +5,8 @@ and Gaussian noise is once its codes are integrated out: no encoder has to be fi
 predicted from any pattern of observed ones. Tables add to it: periodic means shared by all rows
 (``calendar``), a Gaussian of the cells of single rows (``rows``), and the weight of both models and
 the scale of variances (``calibration``), from hidden gaps shaped like the table's own (``gaps``).
+Where many tasks have the same rows, such as windows of a day, a joint distribution of all cells of
+a task (``tasks``, ``task_fitting``) takes the place of the GPs, from whose covariance it starts.
 """
 
 from .calendar import PERIODS, calendar_features, visible_periods

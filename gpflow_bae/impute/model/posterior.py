@@ -1,4 +1,4 @@
-"""The posterior of a table: GPs stacked with a Gaussian of rows, and calibrated."""
+"""The posterior of a table: GPs, or a distribution of tasks, stacked with a Gaussian of rows."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ _KEPT = 0.75  # share of the tasks, the first ones, that predict the others
 _HIDDEN = 0.1  # share of the cells of the others
 _MASKS = 3  # different gaps in them
 _LEAST_GAPS = 20
+_MOST_TASKS = 2000  # that are fitted, evenly spaced
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -88,6 +89,9 @@ def fit_tasks(
     :return: the fit, and its root mean squared error on hidden cells as a share of that of column
         means; None if tasks are too few or too different, or the GPs are as good.
     """
+    if table.num_tasks > _MOST_TASKS:
+        kept = np.linspace(0, table.num_tasks - 1, _MOST_TASKS).astype(int)
+        table, Z = table.select(kept), Z[kept]
     inputs = common_rows(table)
     if inputs is None:
         return None
