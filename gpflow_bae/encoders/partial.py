@@ -7,6 +7,7 @@ Sums over the observed outputs allow any output to be missing.
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -98,15 +99,22 @@ def point_net(
     activation: str = "relu",
     noise_dim: int = 0,
     initial_variance: float = 0.1,
+    one_hot: bool = False,
 ) -> keras.Model:
-    """Make a PointNet: a network of (one-hot p, y_p), summed over observed p, then another.
+    """Make a PointNet: a network of (p, y_p), summed over observed p, then another.
 
-    Qi et al. (2017); Ashman et al. (2020), "PointNet". Its size hardly grows with P, but a row
-    costs P passes through the first network. Arguments are as in :func:`zero_imputing`; both
-    networks have the ``hidden`` layers, and the sum is as wide as the last of them.
+    Qi et al. (2017); Ashman et al. (2020), "PointNet". Outputs with close numbers p are taken to be
+    similar; where the order of outputs means nothing use ``one_hot``. The network's size hardly
+    grows with P, but a row costs P passes through the first network. Arguments are as in
+    :func:`zero_imputing`; both networks have the ``hidden`` layers, and the sum is as wide as the
+    last of them.
+
+    :param one_hot: give the first network a one-hot vector in the place of p, which is a learnt
+        vector for each output (Ma et al. 2019).
     """
     inputs, (values, mask, noise) = _inputs(num_outputs, noise_dim)
-    features = SumOfPoints(hidden, _sum_width(hidden, latent_dim), activation)([values, mask])
+    summed = SumOfPoints(hidden, _sum_width(hidden, latent_dim), activation, one_hot)
+    features = summed([values, mask])
     outputs = _head(features, noise, latent_dim, hidden, activation, noise_dim, initial_variance)
     return keras.Model(inputs, outputs, name="point_net")
 
@@ -168,7 +176,7 @@ def _warn_of_size(name: str, num_outputs: int, hidden: Sequence[int], width: int
         count = num_outputs * output_network_size(hidden, width)
         _logger.warning(
             "%s makes a network for each of %d outputs, %d parameters together; a PointNet "
-            "(kind 'pointnet') shares one among them.",
+            "(kind 'pointnet_one_hot') shares one among them.",
             name,
             num_outputs,
             count,
@@ -178,6 +186,7 @@ def _warn_of_size(name: str, num_outputs: int, hidden: Sequence[int], width: int
 _NETWORKS: dict[str, Callable[..., keras.Model]] = {
     "zeros": zero_imputing,
     "pointnet": point_net,
+    "pointnet_one_hot": functools.partial(point_net, one_hot=True),
     "indexnet": index_net,
     "factornet": factor_net,
 }
@@ -202,8 +211,9 @@ def partial_encoder(
     Masked values have no effect, and masking an output is equivalent to a model without it
     (but for ``"zeros"``, where it is equivalent to a zero).
 
-    :param kind: ``"zeros"`` (:func:`zero_imputing`), ``"pointnet"`` (:func:`point_net`),
-        ``"indexnet"`` (:func:`index_net`) or ``"factornet"`` (:func:`factor_net`).
+    :param kind: ``"zeros"`` (:func:`zero_imputing`), ``"pointnet"`` or ``"pointnet_one_hot"``
+        (:func:`point_net`), ``"indexnet"`` (:func:`index_net`) or ``"factornet"``
+        (:func:`factor_net`).
     :param num_outputs: P.
     :param hidden: widths of the hidden layers.
     :param stochastic: make an implicit encoder for sampled models, with noise inputs after the sum
