@@ -165,6 +165,17 @@ def test_published_settings() -> None:
     assert plan.variational.final_learning_rate_fraction == 1.0
 
 
+def test_a_chain_of_the_published_networks(data: Task) -> None:
+    """It goes on with the fit's decoder, and its encoder takes as much noise as codes."""
+    plan = small_plan("sgp_bae", networks="published")
+    fitted = models.build_model(small_plan(networks="published"), data)
+    chain = models.build_chain(plan, fitted)
+    assert chain.decoder.weights[0] is fitted.decoder.weights[0]
+    Y, noise = as_float(data.test.Y[:2])[None], np.ones((1, 2, plan.latent_dim), np.float32)
+    assert chain.encoder(Y, noise).shape == (1, 2, plan.latent_dim)
+    assert not np.array_equal(chain.encoder(Y, noise), chain.encoder(Y, 0.0 * noise))
+
+
 def test_the_kernel_sees_no_scale_of_vectors(data: Task) -> None:
     """A sum over a character's frames gives the codes that their mean gives."""
     few = frames.first_poses(data.train, 4)
@@ -351,10 +362,6 @@ OF_NETWORK = ("--frames_per_character=10", "--pretrain_steps=2")
         ("--model=cvae",),
         ("--model=cvae", "--networks=published"),
         ("--model=svgp_vae", "--networks=published", *OF_NETWORK),
-        pytest.param(
-            ("--model=sgp_bae", "--networks=published", "--chain_frames=4", *CHAIN, *OF_NETWORK),
-            marks=pytest.mark.slow,
-        ),
         pytest.param(
             ("--model=sgp_bae", "--chain_frames=4", *CHAIN, *OF_NETWORK), marks=pytest.mark.slow
         ),
