@@ -30,28 +30,52 @@ def define_flags(name: str) -> None:
     table = tables.TABLES[name]
     common_flags.define([*tables.MODELS, *BASELINES], default_model="sgp_vae")
     flags.DEFINE_enum(
-        "pinference_net", "factornet", list(tables.NETS), "Partial inference network."
+        "pinference_net",
+        None,
+        list(tables.NETS),
+        "Partial inference network; free for codes of their own, which start from a network's. "
+        "Default: factornet; zeros for sampled models of --preset=paper.",
+    )
+    flags.DEFINE_enum(
+        "free_from",
+        None,
+        [net for net in tables.NETS if net != "free"],
+        "The network whose fit free-form codes start from. Default: indexnet; the published one "
+        "with --preset=paper.",
     )
     flags.DEFINE_integer("latent_dim", table.latent_dim, "Latent channels.", 1)
     flags.DEFINE_float("init_lengthscale", table.init_lengthscale, "Lengthscales start here.")
-    flags.DEFINE_list("h_dims", ["20"], "Widths of the inference network's hidden layers.")
     flags.DEFINE_list(
-        "decoder_dims", ["5", "5"], "Widths of the decoder's hidden layers; empty for a linear one."
+        "h_dims", None, "Widths of the inference network's hidden layers. Default: the preset's."
+    )
+    flags.DEFINE_list(
+        "decoder_dims",
+        None,
+        "Widths of the decoder's hidden layers; empty for a linear one. Default: the preset's.",
     )
     flags.DEFINE_float("noise_start", 0.1, "Standard deviation of standardised noise at the start.")
-    flags.DEFINE_integer("num_inducing", table.num_inducing, "Inducing points, of each layer.", 1)
+    flags.DEFINE_integer(
+        "num_inducing",
+        None if table.published else table.num_inducing,
+        "Inducing points, of each layer. Default: the preset's.",
+        1,
+    )
     flags.DEFINE_list(
         "period",
         None,
         "Periodic kernels, of this period at the start, or of several (80,50), which the channels "
         "have in turn. Default: none.",
     )
-    flags.DEFINE_integer("batch_size", None, "Tasks per step; all where not given.", 1)
+    flags.DEFINE_integer(
+        "batch_size", None, "Tasks per step of Adam. Default: the preset's; all in most.", 1
+    )
     common_flags.define_num_steps()
     flags.DEFINE_float("lr", None, "Learning rate of Adam. Default: the preset's.")
     flags.DEFINE_bool("log_outputs", False, "Model the logarithms of the (positive) outputs.")
     flags.DEFINE_float("code_noise_variance", 1e-3, "Variance of codes around the GP (sampled).")
-    flags.DEFINE_integer("num_layers", 2, "Layers of a deep prior; 3 as published.", 1)
+    flags.DEFINE_integer(
+        "num_layers", None, "Layers of a deep prior. Default: 2; 3 with --preset=paper.", 1
+    )
     flags.DEFINE_float(
         "hidden_variance", 0.05, "Variance of a deep prior's hidden layers around their inputs."
     )
@@ -85,26 +109,32 @@ def define_flags(name: str) -> None:
     tables.define_flags(name)
 
 
-def plan() -> Any:
-    """Return the plan of the flags."""
+def plan(name: str) -> Any:
+    """Return the plan of the flags of a table."""
     from experiments.imputation.plans import default_plan
 
+    table = tables.TABLES[name]
+    inducing = FLAGS.num_inducing
+    if inducing is None and FLAGS.preset != "paper":
+        inducing = table.num_inducing
     return default_plan(
         FLAGS.model,
         FLAGS.preset,
+        table.published,
         net=FLAGS.pinference_net,
         lengthscale=FLAGS.init_lengthscale,
-        encoder_widths=tuple(int(w) for w in FLAGS.h_dims if w),
-        decoder_widths=tuple(int(w) for w in FLAGS.decoder_dims if w),
+        encoder_widths=_widths(FLAGS.h_dims),
+        decoder_widths=_widths(FLAGS.decoder_dims),
+        num_inducing=inducing,
         learning_rate=FLAGS.lr,
         schedule=common_flags.overrides(common_flags.SCHEDULE),
         sampler=common_flags.overrides(common_flags.SAMPLER)
         | ({} if FLAGS.sampler is None else {"name": FLAGS.sampler}),
         period=_period(),
         **common_flags.values(
+            "free_from",
             "latent_dim",
             "noise_start",
-            "num_inducing",
             "log_outputs",
             "batch_size",
             "num_steps",
@@ -114,6 +144,10 @@ def plan() -> Any:
             "nugget",
         ),
     )
+
+
+def _widths(words: list[str] | None) -> tuple[int, ...] | None:
+    return None if words is None else tuple(int(w) for w in words if w)
 
 
 def _period() -> float | tuple[float, ...] | None:
@@ -141,7 +175,7 @@ def runs(name: str) -> Iterator[driver.Run]:
     if FLAGS.validation_fraction is not None:
         validation = [FLAGS.validation_fraction, FLAGS.validation_fold, FLAGS.validation_block]
     is_baseline = FLAGS.model in BASELINES
-    planned = None if is_baseline else plan()
+    planned = None if is_baseline else plan(name)
 
     def execute(options: driver.Options) -> driver.Outcome:
         from experiments.imputation import run_figures, study
@@ -168,8 +202,8 @@ def runs(name: str) -> Iterator[driver.Run]:
         more={"initialisations": number, "keep": keep, "validation": validation},
         words=[
             FLAGS.regime if name == "eeg_large" else "",
-            "" if is_baseline else FLAGS.pinference_net,
-            _layers() if FLAGS.model == "dsgp_bae" else "",
+            "" if planned is None else planned.net,
+            _layers(planned) if FLAGS.model == "dsgp_bae" else "",
             "sghmc" if FLAGS.sampler == "sghmc" else "",
             "" if number == 1 else f"best {keep} of {number}",
             # The fold is in the command, and belongs to the seed's column.
@@ -178,9 +212,9 @@ def runs(name: str) -> Iterator[driver.Run]:
     )
 
 
-def _layers() -> str:
+def _layers(planned: Any) -> str:
     # A part of the variant's name, as stored results of two layers lack this setting.
-    return "" if FLAGS.num_layers == 2 else f"{FLAGS.num_layers} layers"
+    return "" if planned.num_layers == 2 else f"{planned.num_layers} layers"
 
 
 def _hide(table: Any, fraction: float, fold: int, block: int) -> Any:

@@ -6,6 +6,7 @@ import dataclasses
 import pathlib
 from typing import Any
 
+import gpflow
 import keras
 import numpy as np
 from check_shapes import check_shapes
@@ -32,6 +33,9 @@ def fit(
 ) -> Posterior:
     """Fit a plan's model to the observed cells of a table, and return the posterior.
 
+    Free-form codes start from those of a fitted network (``plan.free_from``), and nothing else is
+    fitted with them (Ashman et al. 2020, section 4.2).
+
     :param standardiser: scaling of the outputs for the model.
     :param out_dir: folder of the run, from which it can be resumed.
     :raises ValueError: for a task or output without any observation.
@@ -42,6 +46,17 @@ def fit(
     options: dict[str, Any] = {"seed": seed, "jit_compile": jit_compile, "progress": progress}
     if plan.schedule is None:
         elapsed = stopwatch(out_dir)
+        fixed: list[gpflow.Parameter] = []
+        if plan.net == "free":
+            network = fit(
+                dataclasses.replace(plan, net=plan.free_from),
+                table,
+                standardiser,
+                out_dir=None if out_dir is None else out_dir / "network",
+                resume=resume,
+                **options,
+            )
+            fixed = _start_free_codes(model, network.model, data)
         losses = inference.fit_variational(
             model,
             data,
@@ -50,6 +65,8 @@ def fit(
             resume=resume,
             **options,
         )
+        for parameter in fixed:  # which the posterior stores
+            gpflow.set_trainable(parameter, True)
         return Posterior.from_point(
             model,
             data,
@@ -66,6 +83,27 @@ def fit(
         resume=resume,
         **options,
     )
+
+
+def _start_free_codes(model: Any, fitted: Any, data: Any) -> list[gpflow.Parameter]:
+    """Give free-form codes a fitted network's moments, and fix all else at its values.
+
+    :return: the parameters that were trainable and are fixed now.
+    """
+    fixed = []
+    for part in ("latent_prior", "decoder", "observation_likelihood"):
+        values = gpflow.utilities.parameter_dict(getattr(fitted, part))
+        for path, parameter in gpflow.utilities.parameter_dict(getattr(model, part)).items():
+            parameter.assign(values[path])
+            if parameter.trainable:
+                fixed.append(parameter)
+                gpflow.set_trainable(parameter, False)
+    batch, encoder = data.gather(None), model.guide.encoder
+    mean, variance = fitted.guide.encoder(batch.Y, mask=batch.mask)
+    shape = encoder.mean.shape  # of a single task without its axis
+    encoder.mean.assign(np.reshape(mean, shape))
+    encoder.log_scale.assign(np.reshape(0.5 * np.log(variance), shape))
+    return fixed
 
 
 def warm_start(plan: Plan, model: Any, table: MultiOutputTable) -> inference.WarmStart:

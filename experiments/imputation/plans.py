@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow_probability as tfp
 
 from experiments.common import plans
-from experiments.imputation.tables import MODELS, NETS
+from experiments.imputation.tables import MODELS, NETS, SAMPLED, Published
 from gpflow_bae import (
     decoders,
     encoders,
@@ -36,6 +36,7 @@ class Plan(plans.Plan):
 
     model: str = "sgp_vae"
     net: str = "factornet"
+    free_from: str = "indexnet"  # the network whose fit free-form codes start from
     log_outputs: bool = False  # model logarithms of (positive) outputs
     latent_dim: int = 2
     num_inducing: int = 64
@@ -56,7 +57,8 @@ class Plan(plans.Plan):
     sampler: SamplingAlgorithm | None = None
 
     def __post_init__(self) -> None:
-        for name, choices in (("model", MODELS), ("net", NETS)):
+        networks = tuple(net for net in NETS if net != "free")
+        for name, choices in (("model", MODELS), ("net", NETS), ("free_from", networks)):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected one of {choices}.")
         for name in ("latent_dim", "num_inducing", "num_layers"):
@@ -69,6 +71,7 @@ def make_plan(
     *,
     num_steps: int = 1500,
     learning_rate: float = 5e-3,
+    final_learning_rate_fraction: float = 0.05,
     batch_size: int | None = None,
     schedule: Mapping[str, Any] | None = None,
     sampler: Mapping[str, Any] | None = None,
@@ -76,19 +79,19 @@ def make_plan(
 ) -> Plan:
     """Return a plan with settings of its engine.
 
-    :param num_steps, learning_rate, batch_size: settings of the variational fit, from which a
-        sampled model starts.
+    :param num_steps, learning_rate, final_learning_rate_fraction, batch_size: settings of the
+        variational fit, from which a sampled model starts.
     :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings` that differ from
         1500 steps of burn-in and 40 samples, 50 steps apart; not used for a variational model.
     :param sampler: arguments of :func:`gpflow_bae.mcmc.adaptive_sghmc.build`; not used for a
         variational model.
     :param fields: fields of :class:`Plan`.
     """
-    sampled = model != "sgp_vae"
+    sampled = model in SAMPLED
     variational = inference.VariationalSettings(
         num_steps=num_steps,
         learning_rate=learning_rate,
-        final_learning_rate_fraction=0.05,
+        final_learning_rate_fraction=final_learning_rate_fraction,
         batch_size=batch_size,
         prior_on_parameters=sampled,
     )
@@ -99,27 +102,51 @@ def make_plan(
     return Plan(model=model, variational=variational, **fields)
 
 
-def default_plan(model: str, preset: str, **changes: Any) -> Plan:
+def default_plan(
+    model: str, preset: str, published: Published | None = None, **changes: Any
+) -> Plan:
     """Return the plan of a preset, with changes for a table.
 
-    :param changes: fields of :class:`Plan`, and arguments of :func:`make_plan`. The ``sampler`` may
-        also have a ``name``; for "sghmc" see :func:`_in_prior_coordinates`.
+    :param published: settings of the preset "paper" of the table; None for those of no paper.
+    :param changes: fields of :class:`Plan`, and arguments of :func:`make_plan`; None for a value of
+        the preset. The ``sampler`` may also have a ``name``; for "sghmc" see
+        :func:`_in_prior_coordinates`.
     """
-    num_steps, lengths = {
-        "quick": (1500, {}),
-        "paper": (3000, {"num_samples": 50, "thinning": 180}),
-    }[preset]
     sampler = dict(changes.pop("sampler", {}))
     named = sampler.pop("name", "adaptive_sghmc")
+    schedule = changes.pop("schedule", {})
+    chosen = {name: value for name, value in changes.items() if value is not None}
+    if preset == "paper":
+        schedule = {"num_samples": 50, "thinning": 180} | schedule
+        defaults: dict[str, Any] = {"num_steps": 3000}
+        if published is not None and model in SAMPLED:
+            defaults |= {"net": "zeros", "num_inducing": 128, "num_layers": 3}
+            if published.step_size is not None and named != "sghmc":
+                schedule = {"batch_size": 100} | schedule
+                sampler = {"step_size": published.step_size} | sampler
+        elif published is not None:
+            defaults |= _published(published, chosen.get("net", "factornet"))
+        chosen = defaults | chosen
     plan = make_plan(
-        model,
-        num_steps=changes.pop("num_steps", None) or num_steps,
-        learning_rate=changes.pop("learning_rate", None) or 5e-3,
-        schedule=lengths | changes.pop("schedule", {}),
-        sampler={} if named == "sghmc" else sampler,
-        **changes,
+        model, schedule=schedule, sampler={} if named == "sghmc" else sampler, **chosen
     )
     return _in_prior_coordinates(plan, sampler) if named == "sghmc" else plan
+
+
+def _published(published: Published, net: str) -> dict[str, Any]:
+    """Return the settings of a variational model (Ashman et al. 2020, appendix E)."""
+    kind = published.free_from if net == "free" else net
+    in_parts = kind in ("pointnet", "pointnet_one_hot", "indexnet")
+    return {
+        "num_steps": published.num_steps,
+        "learning_rate": 1e-3,
+        "final_learning_rate_fraction": 1.0,
+        "batch_size": published.batch_size,
+        "num_inducing": published.num_inducing,
+        "encoder_widths": (published.units,) * (published.layers // (2 if in_parts else 1)),
+        "decoder_widths": (published.units,) * published.layers,
+        "free_from": published.free_from,
+    }
 
 
 def _in_prior_coordinates(plan: Plan, sampler: Mapping[str, Any]) -> Plan:
@@ -197,13 +224,8 @@ def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
     # A kernel for each channel, as published: lengthscales differ.
     kernels = [_kernel(plan, table, channel) for channel in range(plan.latent_dim)]
     Z = inducing_inputs(plan, table) if Z is None else Z
-    if plan.model == "sgp_vae":
-        common["encoder"] = gaussian_encoder(plan, table)
-        if plan.nugget is not None:
-            del common["latent_dim"]
-            prior = latent_priors.SparseGP(kernels, Z, plan.latent_dim, plan.nugget)
-            return models.VariationalAutoencoder(prior, **common)
-        return models.SGPVAE(kernel=kernels, inducing_variable=Z, **common)
+    if plan.model not in SAMPLED:
+        return _variational(plan, kernels, Z, common | {"encoder": gaussian_encoder(plan, table)})
     if plan.net == "free":
         raise ValueError(
             "A sampled model's codes are free already: net 'free' is for the variational ones."
@@ -228,3 +250,22 @@ def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
     for kernel in kernels:
         models.set_default_kernel_priors(kernel, plan.lengthscale, variance=1.0)
     return models.DSGPBAE([*hidden, kernels], [Z.copy() for _ in range(plan.num_layers)], **common)
+
+
+def _variational(plan: Plan, kernels: list[Any], Z: Any, common: dict[str, Any]) -> Any:
+    """Return a variational model: an SGP-VAE, a VAE, or a GPPVAE, whose codes are mean field.
+
+    The codes of a GPPVAE have noise around the GP, as much as those of a sampled model, or the
+    nugget, which is learnt.
+    """
+    if plan.model == "vae":
+        return models.VAE(**common)
+    if plan.model == "gppvae":
+        noise = plan.code_noise_variance if plan.nugget is None else plan.nugget
+        built = models.GPPVAE(kernels, Z, code_noise_variance=noise, **common)
+        gpflow.set_trainable(built.latent_prior.code_noise_variance, plan.nugget is not None)
+        return built
+    if plan.nugget is not None:
+        prior = latent_priors.SparseGP(kernels, Z, common.pop("latent_dim"), plan.nugget)
+        return models.VariationalAutoencoder(prior, **common)
+    return models.SGPVAE(kernel=kernels, inducing_variable=Z, **common)

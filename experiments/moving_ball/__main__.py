@@ -26,7 +26,24 @@ _SCHEDULE = common_flags.SCHEDULE | {
 def define_flags() -> None:
     """The shared flags and this driver's own."""
     common_flags.define(MODELS, default_model="sgp_bae")
-    flags.DEFINE_integer("num_inducing", 10, "Inducing points M of sgp_bae and svgp_vae.", 2)
+    flags.DEFINE_enum(
+        "protocol",
+        "fixed",
+        ["fixed", "fresh"],
+        "fixed: 35 training videos (Tran et al. 2023). fresh: 35 new ones in every step of Adam, a "
+        "known kernel, 350 test videos (Jazbec et al. 2021); of vae, gp_vae and svgp_vae.",
+    )
+    flags.DEFINE_integer(
+        "num_inducing",
+        None,
+        "Inducing points M of sgp_bae and svgp_vae. Default: 10; 15 with --protocol=fresh.",
+        2,
+    )
+    flags.DEFINE_integer("num_test", None, "Test videos of --protocol=fresh. Default: 350.", 35)
+    flags.DEFINE_boolean("GP_joint", False, "Learn the lengthscales (--protocol=fresh).")
+    flags.DEFINE_boolean("ip_joint", False, "Learn the inducing inputs (--protocol=fresh).")
+    flags.DEFINE_float("ip_min", 1.0, "Inducing inputs start from this frame, of 1 to 30 (fresh).")
+    flags.DEFINE_float("ip_max", 30.0, "Inducing inputs start up to this frame (fresh).")
     flags.DEFINE_boolean("warm_start", True, "Fit prior and decoder variationally before sampling.")
     flags.DEFINE_enum(
         "warm_start_prior",
@@ -94,11 +111,43 @@ def _scales() -> float | tuple[float, ...] | None:
     return scales if len(scales) > 1 else scales[0]
 
 
+def _fresh_run() -> driver.Run:
+    from experiments.moving_ball import fresh
+
+    starts = {"first_inducing": FLAGS.ip_min - 1.0, "last_inducing": FLAGS.ip_max - 1.0}
+    plan = fresh.make_plan(
+        FLAGS.model,
+        FLAGS.preset,
+        FLAGS.num_variational_steps,
+        FLAGS.num_test,
+        num_inducing=FLAGS.num_inducing or 15,
+        learn_kernel=FLAGS.GP_joint,
+        learn_inducing=FLAGS.ip_joint,
+        **starts,
+    )
+    has_starts = (FLAGS.ip_min, FLAGS.ip_max) != (1.0, 30.0)
+    return driver.Run(
+        model=FLAGS.model,
+        plan=plan,
+        execute=lambda options: fresh.run(plan, options),
+        words=[
+            "fresh videos",
+            f"M = {plan.num_inducing}" if FLAGS.model == "svgp_vae" else "",
+            "learnt lengthscale" if plan.learn_kernel else "",
+            "learnt inducing inputs" if plan.learn_inducing else "",
+            f"from {FLAGS.ip_min:g} to {FLAGS.ip_max:g}" if has_starts else "",
+        ],
+    )
+
+
 def runs() -> Iterator[driver.Run]:
     """One model, or all of them, each in a folder of its own."""
     # TensorFlow takes seconds to import, and --help does not need it.
     from experiments.moving_ball import plans, study
 
+    if FLAGS.protocol == "fresh":
+        yield _fresh_run()
+        return
     schedule = common_flags.overrides(_SCHEDULE)
     for model in MODELS[:-1] if FLAGS.model == "all" else [FLAGS.model]:
         plan = plans.make_plan(
@@ -109,9 +158,9 @@ def runs() -> Iterator[driver.Run]:
             sampler=common_flags.overrides(common_flags.SAMPLER),
             weight_prior=FLAGS.weight_prior,
             weight_prior_scale=_scales(),
+            num_inducing=FLAGS.num_inducing or 10,
             **common_flags.point_estimates(),
             **common_flags.values(
-                "num_inducing",
                 "warm_start",
                 "warm_start_prior",
                 "num_chains",

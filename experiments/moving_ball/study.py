@@ -12,6 +12,7 @@ import numpy as np
 from experiments.common import plans
 from experiments.common.driver import Options, Outcome
 from experiments.moving_ball import figures
+from experiments.moving_ball.networks import network
 from experiments.moving_ball.plans import VARIATIONAL, Plan
 from experiments.moving_ball.scores import convergence, trajectories
 from gpflow_bae import (
@@ -28,19 +29,12 @@ from gpflow_bae.data import prepare_data
 from gpflow_bae.datasets import moving_ball
 from gpflow_bae.posteriors import Posterior
 
-LATENT_DIM, WIDTH = 2, 500  # two hidden layers of 500 tanh units each (Tran et al. 2023, table 6)
+LATENT_DIM = 2
 
 
 def _network(plan: Plan, num_inputs: int, num_outputs: int) -> keras.Model:
     dtype = "mixed_bfloat16" if plan.network_dtype == "bfloat16" else plan.network_dtype
-    return keras.Sequential(
-        [
-            keras.Input((num_inputs,)),
-            keras.layers.Dense(WIDTH, activation="tanh", dtype=dtype),
-            keras.layers.Dense(WIDTH, activation="tanh", dtype=dtype),
-            keras.layers.Dense(num_outputs, dtype=dtype),
-        ]
-    )
+    return network(num_inputs, num_outputs, dtype)
 
 
 def _decoder(plan: Plan, network: keras.Model) -> decoders.KerasDecoder:

@@ -32,6 +32,14 @@ def define_flags() -> None:
         "Replaces --model: the name in the released commands.",
     )
     flags.DEFINE_enum(
+        "networks",
+        "ours",
+        ["ours", "published"],
+        "Networks of all models. published: those of Jazbec et al. (2021), with their pooling, "
+        "width of the poses' vectors, learning rate and epochs of pretraining where other flags "
+        "do not say otherwise.",
+    )
+    flags.DEFINE_enum(
         "representation",
         "network",
         ["network", "gplvm"],
@@ -40,9 +48,11 @@ def define_flags() -> None:
     )
     flags.DEFINE_enum(
         "pooling",
-        "mean",
-        ["mean", "gaussian"],
-        "Of the representation network's outputs; gaussian for vectors with a distribution.",
+        None,
+        ["mean", "sum", "gaussian"],
+        "Of the representation network's outputs; gaussian for vectors with a distribution. "
+        "Default: mean; sum with the published networks. The kernel sees directions of vectors "
+        "alone, so that mean and sum are one.",
     )
     flags.DEFINE_integer(
         "pretrain_steps",
@@ -56,13 +66,21 @@ def define_flags() -> None:
     flags.DEFINE_integer("batch_size", 500, "Frames per step.", lower_bound=1)
     flags.DEFINE_integer(
         "frames_per_character",
-        10,
-        "How many of a character come together in a minibatch, where a network pools over them.",
+        None,
+        "How many of a character come together in a minibatch, where a network pools over them. "
+        "Default: 10; all 50 with the published networks.",
         lower_bound=1,
     )
     flags.DEFINE_integer("nr_epochs", None, "Epochs. Default: the preset's.", lower_bound=1)
-    flags.DEFINE_float("lr", 2e-3, "Learning rate of Adam.")
-    flags.DEFINE_float("lr_decay", 0.02, "It decays to this fraction along a cosine; 1 for none.")
+    flags.DEFINE_float(
+        "lr", None, "Learning rate of Adam. Default: 0.002; 0.001 with the published networks."
+    )
+    flags.DEFINE_float(
+        "lr_decay",
+        None,
+        "It decays to this fraction along a cosine; 1 for none. Default: 0.02; 1 with the "
+        "published networks.",
+    )
     flags.DEFINE_integer(
         "chain_frames", 10, "Frames of each training character that the chain sees (sgp_bae).", 1
     )
@@ -85,9 +103,9 @@ def _plan(model: str) -> Any:
 
     published = {"latent_dim": "L", "learn_kernel": "GP_joint", "clip_encoder": "clip_qs"}
     changes = {field: FLAGS[flag].value for field, flag in published.items()}
-    changes |= common_flags.values(
-        "representation", "pooling", "frames_per_character", "chain_frames"
-    )
+    changes |= common_flags.values("representation", "chain_frames")
+    changes |= common_flags.overrides(dict.fromkeys(("pooling", "frames_per_character")))
+    rates = {"learning_rate": FLAGS.lr, "final_learning_rate_fraction": FLAGS.lr_decay}
     if model == "cvae":
         if FLAGS["representation"].present and FLAGS.model != "all":
             raise app.UsageError(
@@ -97,10 +115,11 @@ def _plan(model: str) -> Any:
     return plans.make_plan(
         model,
         FLAGS.preset,
+        networks=FLAGS.networks,
         objective=plans.make_objective(model, **common_flags.svgp_vae_objective()),
         num_epochs=FLAGS.nr_epochs,
         batch_size=FLAGS.batch_size,
-        fit={"learning_rate": FLAGS.lr, "final_learning_rate_fraction": FLAGS.lr_decay},
+        fit={name: value for name, value in rates.items() if value is not None},
         schedule=common_flags.overrides(_SCHEDULE),
         sampler=common_flags.overrides(common_flags.SAMPLER),
         pretrain_steps=FLAGS.pretrain_steps,
@@ -144,7 +163,8 @@ def runs() -> Iterator[driver.Run]:
             more={"holdout_characters": FLAGS.holdout_characters} | changed,
             words=[
                 "" if model == "cvae" or plan.representation == "network" else "gplvm",
-                "" if plan.pooling == "mean" else f"pooling={plan.pooling}",
+                "" if FLAGS.networks == "ours" else "published networks",
+                f"pooling={plan.pooling}" if plan.pooling == "gaussian" else "",
                 "" if FLAGS.GECO is None else "GECO" if FLAGS.GECO else "bound",
                 f"validation on {FLAGS.holdout_characters}" if FLAGS.holdout_characters else "",
                 *(f"{flag}={value}" for flag, value in changed.items()),

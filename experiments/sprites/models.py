@@ -12,6 +12,11 @@ import tensorflow as tf
 from experiments.common import plans
 from experiments.sprites.frames import Task, pooled
 from experiments.sprites.networks import conv_decoder, conv_encoder
+from experiments.sprites.published import (
+    published_decoder,
+    published_encoder,
+    published_representation,
+)
 from gpflow_bae import (
     decoders,
     encoders,
@@ -35,8 +40,9 @@ class Plan(plans.Plan):
     variational: inference.VariationalSettings
     schedule: inference.AmortizedSettings | None = None
     sampler: SamplingAlgorithm | None = None
+    networks: Literal["ours", "published"] = "ours"
     representation: str = "network"  # of a character: a network of its frames, or "gplvm"
-    pooling: Literal["mean", "gaussian"] = "mean"
+    pooling: Literal["mean", "sum", "gaussian"] = "mean"
     frames_per_character: int = 10  # that come together in a minibatch
     pretrain_steps: int = 0  # of the representation network, as a classifier
     latent_dim: int = 64
@@ -112,16 +118,26 @@ def representation_network(plan: Plan, num_pixels: int) -> Any:
     """The Keras model, whose outputs are pooled."""
     width = plan.character_dim
     outputs = 2 * width if plan.pooling == "gaussian" else width
+    if plan.networks == "published":
+        return published_representation(num_pixels, outputs)
     return conv_encoder(num_pixels, outputs, plan.representation_filters)
+
+
+def _encoder_network(plan: Plan, num_pixels: int, num_outputs: int, num_features: int) -> Any:
+    build = published_encoder if plan.networks == "published" else conv_encoder
+    return build(num_pixels, num_outputs, plan.encoder_filters, num_features=num_features)
+
+
+def _decoder_network(plan: Plan, num_inputs: int, num_pixels: int) -> Any:
+    build = published_decoder if plan.networks == "published" else conv_decoder
+    return build(num_inputs, num_pixels, plan.decoder_filters)
 
 
 def gaussian_encoder(
     plan: Plan, num_pixels: int, num_features: int = 0
 ) -> encoders.GaussianEncoder:
     """The convolutional encoder with means and log standard deviations."""
-    network = conv_encoder(
-        num_pixels, 2 * plan.latent_dim, plan.encoder_filters, num_features=num_features
-    )
+    network = _encoder_network(plan, num_pixels, 2 * plan.latent_dim, num_features)
     return plans.gaussian_encoder(network, plan.clip_encoder)
 
 
@@ -135,7 +151,7 @@ def build_model(plan: Plan, data: Task, network: Any = None) -> Any:
     if plan.model == "cvae":
         number = data.num_poses
         return models.CVAE(
-            conv_decoder(L + number, P, plan.decoder_filters),
+            _decoder_network(plan, L + number, P),
             gaussian_encoder(plan, P, number),
             likelihood,
             L,
@@ -151,7 +167,7 @@ def build_model(plan: Plan, data: Task, network: Any = None) -> Any:
         characters = inputs.LearntVectors(_principal_components(mean, plan.character_dim, 0))
     kernel = pose_kernel(plan, data)
     decoder = decoders.KerasDecoder(
-        conv_decoder(L, P, plan.decoder_filters), decoders.normal_prior(plan.weight_prior_scale)
+        _decoder_network(plan, L, P), decoders.normal_prior(plan.weight_prior_scale)
     )
     return models.SVGPVAE(
         inputs.CompletedInputs(kernel, characters),
@@ -180,7 +196,7 @@ def build_chain(plan: Plan, fitted: models.SVGPVAE) -> models.SGPBAE:
     The vectors are what the representation network made of frames, and stay as they are.
     """
     L, P = plan.latent_dim, fitted.decoder.output_dim
-    network = conv_encoder(P, L, plan.encoder_filters, num_features=L)  # and as much noise
+    network = _encoder_network(plan, P, L, L)  # with as much noise as there are channels
     model = models.SGPBAE(
         fitted.latent_prior.kernels[0].kernel,
         fitted.latent_prior.inducing_variable,

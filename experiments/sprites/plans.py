@@ -19,6 +19,18 @@ _CHAIN = (
     {"burnin": 1500, "num_samples": 100, "thinning": 200},
 )
 _PRETRAIN_STEPS = (100, 2000)
+# Tables A.3 and A.4 of Jazbec et al. (2021): fields of the plan, and of the fit. Fifty frames are
+# all that there are of a character.
+_PUBLISHED = {
+    "pooling": "sum",
+    "frames_per_character": 50,
+    "pose_dim": 8,
+    "encoder_filters": 16,
+    "decoder_filters": 16,
+}
+_PUBLISHED_FIT = {"learning_rate": 1e-3, "final_learning_rate_fraction": 1.0}
+_PUBLISHED_PRETRAINING = 400  # epochs of all training frames; the preset quick has no time for it
+_NUM_FRAMES = 50_000
 
 
 def make_objective(model: str, **given: Any) -> inference.Objective:
@@ -33,6 +45,7 @@ def make_plan(
     model: str,
     preset: str,
     *,
+    networks: str = "ours",
     objective: inference.Objective | None = None,
     num_epochs: int | None = None,
     batch_size: int = 500,
@@ -44,23 +57,30 @@ def make_plan(
 ) -> Plan:
     """A preset with some settings replaced.
 
+    :param networks: "ours", or "published" for the networks of Jazbec et al. (2021) with their
+        learning rate, pooling, width of the poses' vectors and epochs of pretraining.
     :param fit: fields of :class:`~gpflow_bae.inference.VariationalSettings`.
     :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings`, of sgp_bae.
     :param sampler: arguments of adaptive SGHMC's ``build``.
     :param changes: fields of :class:`Plan`.
     :raises ValueError: for settings that do not go together.
     """
-    is_paper = preset == "paper"
+    is_paper, is_published = preset == "paper", networks == "published"
+    changes = (_PUBLISHED if is_published else {}) | changes
     chosen: dict[str, Any] = {
         "learning_rate": 2e-3,
         "final_learning_rate_fraction": 0.02,
         "batch_size": batch_size,
         "objective": objective or make_objective(model),
     }
+    if is_published:
+        chosen |= _PUBLISHED_FIT
     variational = inference.VariationalSettings(**(chosen | (fit or {})))
     has_network = model != "cvae" and changes.get("representation", "network") == "network"
     if pretrain_steps is None:
         pretrain_steps = _PRETRAIN_STEPS[is_paper] if has_network else 0
+        if is_published and is_paper and has_network:
+            pretrain_steps = _PUBLISHED_PRETRAINING * math.ceil(_NUM_FRAMES / batch_size)
     if model == "sgp_bae":
         if changes.get("representation", "network") != "network":
             raise ValueError(
@@ -81,6 +101,7 @@ def make_plan(
         model,
         num_epochs or _EPOCHS[is_paper],
         variational,
+        networks=networks,
         pretrain_steps=pretrain_steps,
         **changes,
     )

@@ -1,19 +1,27 @@
 """MovieLens 100K (Harper and Konstan, 2015): 943 users' ratings of 1682 films, as triplets.
 
 The licence forbids shipping the data: put ``ml-100k/u.data`` of
-https://grouplens.org/datasets/movielens/100k/ into the data folder.
+https://grouplens.org/datasets/movielens/100k/ into the data folder, and ``ml-100k/u.item`` to
+select genres.
 """
 
 import dataclasses
 import os
+from collections.abc import Sequence
 
 import numpy as np
 
 from .files import find_files
 
-__all__ = ["Ratings", "load", "make", "split"]
+__all__ = ["GENRES", "Ratings", "load", "make", "split"]
 
-_ORIGIN = "https://grouplens.org/datasets/movielens/100k/ (u.data of ml-100k.zip)"
+_ORIGIN = "https://grouplens.org/datasets/movielens/100k/ (u.data and u.item of ml-100k.zip)"
+# The last columns of u.item, in the order of u.genre.
+GENRES = (
+    *("unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime"),
+    *("Documentary", "Drama", "Fantasy", "Film-Noir", "Horror", "Musical", "Mystery"),
+    *("Romance", "Sci-Fi", "Thriller", "War", "Western"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,11 +41,14 @@ class Ratings:
         )
 
 
-def load(data_dir: str | os.PathLike[str]) -> Ratings:
+def load(data_dir: str | os.PathLike[str], genres: Sequence[str] = ()) -> Ratings:
     """Read all ratings of ``ml-100k/u.data``: tab-separated user, film, stars, time stamp.
 
-    :raises FileNotFoundError: If the file is missing.
-    :raises ValueError: If a line is not four numbers, or stars are not 1 to 5.
+    :param genres: names in ``GENRES``; the ratings of films of any of them are read, with
+        ``ml-100k/u.item``. All films if empty.
+    :raises FileNotFoundError: If a file is missing.
+    :raises ValueError: For an unknown genre, a line that is not four numbers, stars that are not 1
+        to 5, or a line of ``u.item`` that is not 24 fields.
     """
     (path,) = find_files(data_dir, "ml-100k", ["u.data"], _ORIGIN)
     try:
@@ -52,9 +63,31 @@ def load(data_dir: str | os.PathLike[str]) -> Ratings:
             f"{path} has {table.shape[1]} columns and stars from {table[:, 2].min()} to "
             f"{table[:, 2].max()}; expected 4 columns and 1 to 5 stars."
         )
+    if genres:
+        table = table[np.isin(table[:, 1], _films_of(data_dir, genres))]
     users, films = (np.unique(table[:, i], return_inverse=True)[1] for i in (0, 1))
     values = table[:, 2].astype(np.float64)
     return Ratings(users, films, values, int(users.max()) + 1, int(films.max()) + 1)
+
+
+def _films_of(data_dir: str | os.PathLike[str], genres: Sequence[str]) -> list[int]:
+    """Read the numbers of films of any of some genres."""
+    unknown = sorted(set(genres) - set(GENRES))
+    if unknown:
+        raise ValueError(f"genres has {', '.join(unknown)}; expected some of {', '.join(GENRES)}.")
+    (path,) = find_files(data_dir, "ml-100k", ["u.item"], _ORIGIN)
+    columns = [GENRES.index(genre) - len(GENRES) for genre in genres]
+    films = []
+    for line in path.read_text(encoding="latin-1").splitlines():
+        fields = line.split("|")
+        if len(fields) != 5 + len(GENRES):
+            raise ValueError(
+                f"{path} has a line of {len(fields)} fields; expected {5 + len(GENRES)} between "
+                f"'|', the last {len(GENRES)} of them genres."
+            )
+        if any(fields[column] == "1" for column in columns):
+            films.append(int(fields[0]))
+    return films
 
 
 def make(

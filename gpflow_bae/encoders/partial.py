@@ -31,6 +31,7 @@ MANY_OUTPUTS = 10_000
 _NAMES = {
     "zeros": "zero_imputing",
     "pointnet": "point_net",
+    "pointnet_one_hot": "point_net",
     "indexnet": "index_net",
     "factornet": "factor_net",
 }
@@ -80,8 +81,9 @@ def _features(
     """Return features of the observed outputs."""
     if kind == "zeros":
         return values
-    layer = SumOfPoints if kind == "pointnet" else SumOfOutputNetworks
-    return layer(hidden, width, activation)([values, mask])
+    if kind == "indexnet":
+        return SumOfOutputNetworks(hidden, width, activation)([values, mask])
+    return SumOfPoints(hidden, width, activation, kind == "pointnet_one_hot")([values, mask])
 
 
 def _network(
@@ -114,7 +116,7 @@ def _warn_of_size(kind: str, num_outputs: int, hidden: Sequence[int], width: int
         count = num_outputs * output_network_size(hidden, width)
         _logger.warning(
             "%s makes a network for each of %d outputs, %d parameters together; a PointNet "
-            "(kind 'pointnet') shares one among them.",
+            "(kind 'pointnet_one_hot') shares one among them.",
             _NAMES[kind],
             num_outputs,
             count,
@@ -143,8 +145,11 @@ def partial_encoder(
     The kinds are
 
     - ``"zeros"``, a dense network of y with zeros where missing, which does not use the mask;
-    - ``"pointnet"`` (Qi et al. 2017), a network of (one-hot p, y_p), summed over observed p, then
-      another. Its size hardly grows with P, but a row costs P passes through the first network;
+    - ``"pointnet"`` (Qi et al. 2017), a network of (p, y_p), summed over observed p, then another.
+      Outputs with close numbers p are taken to be similar. Its size hardly grows with P, but a row
+      costs P passes through the first network;
+    - ``"pointnet_one_hot"``, the same with a one-hot vector in the place of p, which is a learnt
+      vector for each output (Ma et al. 2019), for outputs whose order means nothing;
     - ``"indexnet"``, a network for each output, summed over observed ones, then another;
     - ``"factornet"``, a product of Gaussian factors :math:`N(\mu_p(y_p), \sigma_p^2(y_p))`, one for
       each observed output. Their natural parameters are summed, so the variance decreases with the

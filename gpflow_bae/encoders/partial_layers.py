@@ -183,18 +183,39 @@ class ProductOfFactors(_OutputNetworks):
 
 @register
 class SumOfPoints(_Networks):
-    """The sum of network(one-hot p, y_p) over observed p: ``[values, mask]`` to [rows, units]."""
+    """The sum of network(p, y_p) over observed p: ``[values, mask]`` to [rows, units].
+
+    :param one_hot: whether p is a one-hot vector (the default, which files without this setting
+        mean), or the number 0, 1, ..., P - 1.
+    """
+
+    def __init__(
+        self,
+        hidden: Sequence[int],
+        units: int,
+        activation: str,
+        one_hot: bool = True,
+        **kwargs: Any,
+    ):
+        super().__init__(hidden, units, activation, **kwargs)
+        self.one_hot = bool(one_hot)
 
     def build(self, input_shape: Any) -> None:
         num_outputs = input_shape[0][-1]
         widths = [*self.hidden, self.units]
         # Of these P rows a one-hot p selects one, so the fan-in is 2 with the value.
-        index_shape, value_shape = (num_outputs, widths[0]), (widths[0],)
-        near_one = _uniform(2, widths[0])
-        if not self.hidden:
-            near_one = keras.initializers.RandomUniform(-1.0 / num_outputs, 1.0 / num_outputs)
-        self.index_kernel = self._weight("index_kernel", index_shape, near_one)
-        self.value_kernel = self._weight("value_kernel", value_shape, near_one)
+        limit = math.sqrt(6.0 / (2 + widths[0])) if self.hidden else 1.0 / num_outputs
+        near_one = keras.initializers.RandomUniform(-limit, limit)
+        if self.one_hot:
+            shape = (num_outputs, widths[0])
+            self.index_kernel = self._weight("index_kernel", shape, near_one)
+        else:  # p times its weight is as large as y_p times its own
+            limit /= num_outputs
+            small = keras.initializers.RandomUniform(-limit, limit)
+            self.index_kernel = self._weight("index_kernel", (widths[0],), small)
+        self.value_kernel = self._weight("value_kernel", (widths[0],), near_one)
+        if not self.one_hot:  # rows of a one-hot p are biases already
+            self.first_bias = self._weight("first_bias", (widths[0],), near_one)
         self.kernels, self.biases = [], []
         for i, (a, b) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
             last = i == len(widths) - 2
@@ -206,7 +227,11 @@ class SumOfPoints(_Networks):
 
     def call(self, inputs: Any) -> Any:
         values, mask = inputs
-        h = self.index_kernel + values[..., None] * self.value_kernel  # [rows, P, units]
+        index = self.index_kernel
+        if not self.one_hot:
+            numbers = ops.arange(values.shape[-1], dtype=values.dtype)[:, None]
+            index = self.first_bias + numbers * index
+        h = index + values[..., None] * self.value_kernel  # [rows, P, units]
         if not self.hidden:
             return ops.einsum("np,npo->no", mask, h)
         h = self.activation(h)
@@ -216,3 +241,6 @@ class SumOfPoints(_Networks):
         observed = ops.sum(mask, axis=-1, keepdims=True)
         total = ops.einsum("np,npi->ni", mask, h)
         return ops.matmul(total, self.kernels[-1]) + observed * self.biases[-1]
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"one_hot": self.one_hot}

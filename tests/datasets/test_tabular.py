@@ -45,6 +45,28 @@ def test_missing_files_are_named(tmp_path: pathlib.Path) -> None:
         tabular.coil2000(tmp_path)
 
 
+@pytest.fixture
+def coil(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Files as those of Coil 2000, of twelve rows and five others."""
+    rng, folder = np.random.default_rng(0), tmp_path / "coil2000"
+    folder.mkdir()
+    known = rng.integers(0, 9, (12, 86))
+    known[:, 85] = np.arange(12) % 2
+    np.savetxt(folder / "ticdata2000.txt", known, "%d")
+    np.savetxt(folder / "ticeval2000.txt", rng.integers(0, 9, (5, 85)), "%d")
+    np.savetxt(folder / "tictgts2000.txt", [0, 1, 0, 0, 1], "%d")
+    return tmp_path
+
+
+def test_coil_is_tested_on_a_quarter_or_on_the_other_file(coil: pathlib.Path) -> None:
+    """As in table 1 of the paper all rows are for training, and the others are the test."""
+    quarter, whole = tabular.coil2000(coil), tabular.coil2000(coil, test_share=0.0)
+    assert (len(quarter.train), len(quarter.test), len(quarter.labelled)) == (9, 3, 5)
+    assert (len(whole.train), len(whole.train_labels)) == (12, 12)
+    np.testing.assert_array_equal(whole.test, whole.labelled)
+    assert whole.train.min() == 0.0 and whole.train.max() == 1.0
+
+
 @needs_data
 def test_real_tables() -> None:
     table = tabular.madelon(DATA)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import json
 import pathlib
 from collections.abc import Callable, Iterator
@@ -13,10 +15,23 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
+import experiments
 from experiments.common import driver, results
 from experiments.export import runs as export_runs
+from experiments.imputation import command as imputation
+from experiments.imputation.tables import TABLES
 from gpflow_bae import serving
 from gpflow_bae.posteriors import FittedModel
+
+
+@functools.cache
+def study(name: str) -> driver.Study:
+    """The study of a command, ``python -m experiments.<name>``."""
+    if name in TABLES:
+        return imputation.study(name)
+    folder = pathlib.Path(experiments.__file__).parent / name
+    main = ".__main__" if folder.is_dir() else ""
+    return importlib.import_module(f"experiments.{name}{main}").STUDY
 
 
 @contextlib.contextmanager

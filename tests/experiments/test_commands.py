@@ -1,9 +1,7 @@
-"""Every command that the project's pages name is there, with its flags and its rows of results."""
+"""Every command that the project's pages name is there, with its flags."""
 
 from __future__ import annotations
 
-import functools
-import importlib
 import json
 import pathlib
 import re
@@ -12,10 +10,8 @@ import shlex
 import pytest
 
 import experiments
-from experiments.common import driver
-from experiments.imputation import command as imputation
 from experiments.imputation.tables import TABLES
-from tests.experiments.commands import parsed
+from tests.experiments.commands import parsed, study
 
 FOLDER = pathlib.Path(experiments.__file__).parent
 ROOT = FOLDER.parent
@@ -34,16 +30,6 @@ OTHERS = {
     "rotated_mnist_bias": {"data_dir", "epochs"},
     "rotated_mnist_figures": {"runs", "out_dir"},
 }
-# Rows that were named after their runs, when a later setting became the default.
-RENAMED = ("mode start", "sparse_warm_start")
-
-
-@functools.cache
-def study(name: str) -> driver.Study:
-    if name in TABLES:
-        return imputation.study(name)
-    main = ".__main__" if (FOLDER / name).is_dir() else ""
-    return importlib.import_module(f"experiments.{name}{main}").STUDY
 
 
 def named() -> list[list[str]]:
@@ -94,19 +80,3 @@ def test_flags_are_understood(name: str) -> None:
             given = [a for a in arguments if not a.startswith("--out_dir")]
             with parsed(study(name).define_flags, *given, "--out_dir=OUT_DIR") as values:
                 assert values.out_dir == "OUT_DIR"
-
-
-@pytest.mark.parametrize("page", ["imputation", "moving_ball", "rotated_mnist", "gplvm"])
-def test_commands_give_the_rows_of_the_pages(page: str) -> None:
-    """Model and variant of every collected run, from its command."""
-    for result in json.loads((ROOT / f"docs/results/{page}.json").read_text(encoding="utf-8")):
-        module, *arguments = shlex.split(result["command"])[2:]
-        asked = study(module.removeprefix("experiments."))
-        with parsed(asked.define_flags, *arguments) as values:
-            assert asked.experiment == result["experiment"]
-            assert (values.preset, values.seed) == (result["preset"], result["seed"])
-            of_model = [run for run in asked.runs() if run.model == result["model"]]
-            words = [" ".join(w for w in (values.variant, *r.words) if w) for r in of_model]
-            stopped = re.sub(r" ?first \d+ of \d+ samples", "", result["variant"])
-            assert words == [stopped] or stopped.startswith(RENAMED), result["command"]
-            assert of_model[0].plan is None or of_model[0].plan.temperature == result["temperature"]

@@ -7,21 +7,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from absl import app
 from scipy import special, stats
 
 from experiments import tabular_bae
 from experiments.common import driver, pages, results
 from experiments.moving_ball import __main__ as moving_ball
 from experiments.moving_ball import figures as ball_figures
+from experiments.moving_ball import networks as ball_networks
 from experiments.moving_ball import plans as ball_plans
-from experiments.moving_ball import study as ball_study
 from experiments.rotated_mnist import figures as digit_figures
 from experiments.rotated_mnist import scores as digit_scores
 from experiments.rotated_mnist import study as digits
 from experiments.rotated_mnist.plans import make_plan
 from experiments.tabular import plans as tabular_plans
+from experiments.tabular import study as tabular_study
 from gpflow_bae import inference
 from gpflow_bae.datasets.rotated_mnist import Images, RotatedMNIST
+from gpflow_bae.datasets.tabular import Table
 from tests.experiments.commands import call, goes_round, outcomes
 
 pytestmark = pytest.mark.usefixtures("untraced_predictions")
@@ -29,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("untraced_predictions")
 
 def test_moving_ball(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain that is stopped, and a variational fit."""
-    monkeypatch.setattr(ball_study, "WIDTH", 4)
+    monkeypatch.setattr(ball_networks, "WIDTH", 4)
     kept = outcomes(monkeypatch)
     chain = ("--burnin=50", "--num_samples=3", "--thinning=50", "--max_samples=2")
     own = ("--model=sgp_bae", "--num_inducing=4", "--point_decoder", "--nowarm_start")
@@ -87,7 +90,7 @@ def test_the_published_chain_of_the_moving_ball() -> None:
 def test_moving_ball_of_several_chains_with_moves(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ball_study, "WIDTH", 4)
+    monkeypatch.setattr(ball_networks, "WIDTH", 4)
     kept = outcomes(monkeypatch)
     chain = ("--burnin=50", "--num_samples=4", "--thinning=50", "--nowarm_start")
     own = ("--num_chains=2", "--num_inducing=4")
@@ -123,6 +126,25 @@ def test_tabular(tmp_path: pathlib.Path, method: str, monkeypatch: pytest.Monkey
     posterior = goes_round(tmp_path, kept[0].posterior, is_exported=not sampled).posterior
     rows = np.random.default_rng(0).random((5, 3))
     np.testing.assert_array_equal(posterior.encode(rows), kept[0].posterior.encode(rows))
+
+
+def test_classes_by_the_columns(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one column is the class, both classifiers find it, and there is no autoencoder."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(60) % 2
+    rows = np.column_stack([3.0 * labels, 0.1 * rng.standard_normal(60)])
+    table = Table(rows[:40], rows[:0], rows[40:], labels[:40], labels[40:])
+    monkeypatch.setattr(tabular_study, "load", lambda *_, **__: table)
+    flags = ("--method=columns", "--dataset=coil2000", "--all_rows")
+    found = call(tabular_bae.STUDY, tmp_path / "a", *flags)
+    assert found["metrics"] == {"knn_accuracy": 1.0, "svm_accuracy": 1.0}
+    assert (found["model"], found["variant"]) == ("coil2000/columns", "4000 test rows")
+    for other, words in (
+        (("--method=columns",), "of tables with classes"),
+        (("--dataset=madelon", "--all_rows"), "--all_rows is of coil2000"),
+    ):
+        with pytest.raises(app.UsageError, match=words):
+            call(tabular_bae.STUDY, tmp_path / "b", *other)
 
 
 def test_tabular_from_the_best_of_many_modes(

@@ -16,6 +16,11 @@ from experiments.sprites import __main__ as command
 from experiments.sprites import frames, models, plans, pretraining, scores, study
 from experiments.sprites.frames import Task
 from experiments.sprites.networks import conv_decoder, conv_encoder, side_of
+from experiments.sprites.published import (
+    published_decoder,
+    published_encoder,
+    published_representation,
+)
 from gpflow_bae import inputs
 from gpflow_bae.base import Batch
 from gpflow_bae.datasets import sprites
@@ -131,6 +136,58 @@ def test_networks() -> None:
     assert image.shape == (2, 16 * 16 * 3) and encoder(image).shape == (2, 7)
     with pytest.raises(ValueError, match="have 75 numbers; .* a multiple of 8"):
         side_of(75)
+
+
+def test_published_networks() -> None:
+    """Numbers of weights of tables A.3 and A.4, counted by hand."""
+    P, F = 64 * 64 * 3, 16
+    first, other = 27 * F + F, 9 * F * F + F
+    encoder = published_encoder(P, 128, F)
+    assert encoder.count_params() == first + 5 * other + (8 * 8 * F + 1) * 128
+    decoder = published_decoder(64, P, F)
+    assert decoder.count_params() == 65 * 1024 + 6 * other + (9 * F + 1) * 3
+    network = published_representation(P, 16)
+    assert network.count_params() == (4 * 3 * 16 + 16) + 2 * (4 * 16 * 16 + 16)
+    assert published_encoder(192, 7, 2, num_features=5)(np.zeros((2, 197))).shape == (2, 7)
+    codes = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
+    assert published_decoder(3, 192, 2)(codes).shape == (2, 192)
+
+
+def test_published_settings() -> None:
+    """As printed: pooled by a sum over all 50 frames, vectors of 8 numbers, a constant rate of
+    0.001, 400 epochs of pretraining in minibatches of 500.
+    """
+    plan = plans.make_plan("svgp_vae", "paper", networks="published")
+    assert (plan.pooling, plan.frames_per_character, plan.pose_dim) == ("sum", 50, 8)
+    assert plan.character_dim == plan.encoder_filters == plan.decoder_filters == 16
+    assert plan.pretrain_steps == 400 * 100 and plan.num_epochs == 50 and plan.latent_dim == 64
+    assert plan.variational.learning_rate == 1e-3
+    assert plan.variational.final_learning_rate_fraction == 1.0
+
+
+def test_a_chain_of_the_published_networks(data: Task) -> None:
+    """It goes on with the fit's decoder, and its encoder takes as much noise as codes."""
+    plan = small_plan("sgp_bae", networks="published")
+    fitted = models.build_model(small_plan(networks="published"), data)
+    chain = models.build_chain(plan, fitted)
+    assert chain.decoder.weights[0] is fitted.decoder.weights[0]
+    Y, noise = as_float(data.test.Y[:2])[None], np.ones((1, 2, plan.latent_dim), np.float32)
+    assert chain.encoder(Y, noise).shape == (1, 2, plan.latent_dim)
+    assert not np.array_equal(chain.encoder(Y, noise), chain.encoder(Y, 0.0 * noise))
+
+
+def test_the_kernel_sees_no_scale_of_vectors(data: Task) -> None:
+    """A sum over a character's frames gives the codes that their mean gives."""
+    few = frames.first_poses(data.train, 4)
+    X, Y = few.X, as_float(few.Y)
+    found = []
+    for pooling in ("mean", "sum"):
+        tf.keras.utils.set_random_seed(0)
+        model = models.build_model(small_plan(networks="published", pooling=pooling), data)
+        batch = Batch(tf.constant(X[None]), tf.constant(Y[None]), None)
+        prior = model.prior_for(batch)
+        found.append(prior.kernels[0].K(batch.X).numpy())
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
 
 
 def test_pixels_lie_where_their_place_is() -> None:
@@ -303,6 +360,8 @@ OF_NETWORK = ("--frames_per_character=10", "--pretrain_steps=2")
         ("--elbo=SVGPVAE_Hensman", *OTHER_CHOICES, *OF_NETWORK),
         ("--model=svgp_vae", "--representation=gplvm"),
         ("--model=cvae",),
+        ("--model=cvae", "--networks=published"),
+        ("--model=svgp_vae", "--networks=published", *OF_NETWORK),
         pytest.param(
             ("--model=sgp_bae", "--chain_frames=4", *CHAIN, *OF_NETWORK), marks=pytest.mark.slow
         ),

@@ -16,6 +16,8 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +25,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.serving import rest_by_the_book
 from tests.serving.conftest import Exported
 
 CLIENTS = pathlib.Path(__file__).parents[2] / "docs" / "serving"
@@ -117,33 +120,63 @@ def wire(exported: Exported) -> Wire:
     return Wire(exported)
 
 
-def test_rest_over_loopback(exported: Exported, wire: Wire) -> None:
-    """TF Serving's row format, both ways."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            rows = request["instances"]
-            inputs = {k: np.array([row[k] for row in rows]) for k in rows[0]}
-            try:
-                found = wire.run(request["signature_name"], inputs)
-                answer = [{k: v[n].tolist() for k, v in found.items()} for n in range(len(rows))]
-                code, reply = 200, {"predictions": answer}
-            except tf.errors.InvalidArgumentError as error:
-                code, reply = 400, {"error": error.message}
-            body = json.dumps(reply).encode()
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *arguments: object) -> None:
-            """Quiet."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+@pytest.fixture(scope="module")
+def rest_url(wire: Wire) -> Iterator[str]:
+    """Of a server that is strict about TF Serving's REST interface."""
+    types = {
+        name: {k: tf.as_dtype(v.dtype) for k, v in definition.inputs.items()}
+        for name, definition in wire.model.signature_def.items()
+    }
+    served = rest_by_the_book.handler("small", wire.run, types)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), served) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        check_rest(exported, f"http://127.0.0.1:{server.server_address[1]}")
+        yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
+
+
+def test_rest_over_loopback(exported: Exported, rest_url: str) -> None:
+    """TF Serving's row format, both ways."""
+    check_rest(exported, rest_url)
+
+
+def ask(url: str, body: object = None) -> tuple[int, Any]:
+    """The status and the answer of a request, as a tool that knows nothing of us sends it."""
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data), timeout=TIMEOUT) as reply:
+            return reply.status, json.load(reply)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_rest_by_the_book(exported: Exported, rest_url: str) -> None:
+    """The column format, the default signature, a version's address, status, and errors."""
+    y = exported.rows["encode"]["y"].tolist()
+    predict = f"{rest_url}/v1/models/small/versions/1:predict"
+    for name in ("encode", None):  # serving_default encodes
+        body = {"inputs": {"y": y}} | ({} if name is None else {"signature_name": name})
+        status, reply = ask(predict, body)
+        assert status == 200
+        for output, expected in exported.expected["encode"].items():
+            found = reply["outputs"][output]
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    status, reply = ask(f"{rest_url}/v1/models/small")
+    assert reply["model_version_status"][0]["state"] == "AVAILABLE"
+    refused: dict[int, list[Any]] = {
+        404: [
+            (f"{rest_url}/v1/models/other:predict", {"instances": [{"y": y[0]}]}),
+            (predict, {"signature_name": "nothing", "instances": [{"y": y[0]}]}),
+        ],
+        400: [
+            (predict, {"instances": [{"x": y[0]}]}),
+            (predict, {"signature_name": "encode_seeded", "inputs": {"y": y, "seed": [0.5]}}),
+            (predict, {"signature_name": "encode", "inputs": {"y": [[0.0]]}}),
+        ],
+    }
+    for code, requests in refused.items():
+        for url, body in requests:
+            status, reply = ask(url, body)
+            assert status == code and reply["error"], body
 
 
 def test_grpc_over_loopback(exported: Exported, wire: Wire) -> None:

@@ -29,13 +29,16 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitting, "_num_codes", lambda posterior: 4)
 
 
-@pytest.mark.parametrize("net", ["indexnet", "free"])
-def test_what_is_hidden_is_not_seen(net: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "net"),
+    [("sgp_vae", "indexnet"), ("sgp_vae", "free"), ("gppvae", "factornet"), ("vae", "zeros")],
+)
+def test_what_is_hidden_is_not_seen(model: str, net: str) -> None:
     """Another truth in the test cells changes the scores and no prediction."""
     data = table()
     other = dataclasses.replace(data, truth=data.truth + 7.0 * data.test_mask)
     plan = plans.default_plan(
-        "sgp_vae", "quick", net=net, num_steps=20, latent_dim=1, num_inducing=6, lengthscale=0.3
+        model, "quick", net=net, num_steps=20, latent_dim=1, num_inducing=6, lengthscale=0.3
     )
     one, two = (study.run(plan, t, seed=0, progress=False) for t in (data, other))
     np.testing.assert_array_equal(one.prediction.mean, two.prediction.mean)

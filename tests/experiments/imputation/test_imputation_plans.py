@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import gpflow
 import numpy as np
 import pytest
 
 from experiments.common import scores
-from experiments.imputation import fitting, plans
+from experiments.imputation import fitting, plans, tables
 from gpflow_bae import models
 from gpflow_bae.data import Standardiser, prepare_data
 from gpflow_bae.posteriors import Posterior
@@ -21,9 +24,83 @@ def test_plans_build_their_model(model: str) -> None:
         "sgp_vae": models.SGPVAE,
         "sgp_bae": models.SGPBAE,
         "dsgp_bae": models.DSGPBAE,
+        "gppvae": models.GPPVAE,
+        "vae": models.VAE,
     }
     assert type(built) is kinds[model]
-    assert (plan.temperature is None) == (model == "sgp_vae")
+    assert (plan.temperature is None) == (model not in tables.SAMPLED)
+
+
+@pytest.mark.parametrize(
+    ("name", "net", "widths"),
+    [
+        ("eeg", "indexnet", (20,)),
+        ("eeg", "factornet", (20, 20)),
+        ("jura", "zeros", (20, 20)),
+        ("jura", "free", (20, 20)),
+        ("eeg_large", "pointnet", (50, 50)),
+        ("eeg_large", "factornet", (50,) * 4),
+    ],
+)
+def test_published_settings_of_variational_models(
+    name: str, net: str, widths: tuple[int, ...]
+) -> None:
+    """Appendix E of Ashman et al. (2020): networks, Adam at 0.001, 3000 epochs of three or four
+    minibatches, or 100 of thirty recordings; exact GPs for the small tables.
+    """
+    published = tables.TABLES[name].published
+    assert published is not None
+    plan = plans.default_plan("sgp_vae", "paper", published, net=net)
+    assert plan.encoder_widths == widths
+    assert plan.decoder_widths == (published.units,) * published.layers
+    fit = plan.variational
+    assert (fit.learning_rate, fit.final_learning_rate_fraction) == (1e-3, 1.0)
+    number = {"eeg": (9000, 256, None), "jura": (12000, 359, None), "eeg_large": (3000, 128, 1)}
+    assert (fit.num_steps, plan.num_inducing, fit.batch_size) == number[name]
+    changed = plans.default_plan("sgp_vae", "paper", published, net=net, decoder_widths=())
+    assert changed == dataclasses.replace(plan, decoder_widths=())
+
+
+@pytest.mark.parametrize(("name", "step_size"), [("eeg", 0.003), ("jura", 0.002)])
+def test_published_settings_of_sampled_models(name: str, step_size: float) -> None:
+    """Tran et al. (2023), appendix E: zeros, 20 and 5-5 units, 128 inducing points, three layers,
+    100 rows in a round, 1500 steps of burn-in, 50 samples 180 steps apart.
+    """
+    published = tables.TABLES[name].published
+    plan = plans.default_plan("dsgp_bae", "paper", published)
+    assert (plan.net, plan.encoder_widths, plan.decoder_widths) == ("zeros", (20,), (5, 5))
+    assert (plan.num_inducing, plan.num_layers) == (128, 3)
+    rounds, sampler = plan.schedule, plan.sampler
+    assert rounds is not None and sampler is not None
+    assert (rounds.burnin, rounds.num_samples, rounds.thinning) == (1500, 50, 180)
+    assert rounds.batch_size == 100
+    assert (sampler.settings["step_size"], sampler.settings["momentum_decay"]) == (step_size, 0.05)
+
+
+def test_free_codes_start_from_a_network_and_alone_are_fitted() -> None:
+    """Decoder, kernels and noise are those of the network's fit; the bound is no worse than there,
+    up to the draws of its last hundred steps.
+    """
+    data = table()
+    options = {"num_steps": 150, "learning_rate": 0.02, "latent_dim": 1, "lengthscale": 0.3}
+    plan = plans.make_plan("sgp_vae", net="free", free_from="indexnet", **options)
+    standardiser = Standardiser.fit(data.Y)
+    free, network = (
+        fitting.fit(p, data, standardiser, seed=0, progress=False)
+        for p in (plan, dataclasses.replace(plan, net="indexnet"))
+    )
+    for part in ("latent_prior", "decoder", "observation_likelihood"):
+        found, expected = (
+            gpflow.utilities.parameter_dict(getattr(p.model, part)) for p in (free, network)
+        )
+        assert found.keys() == expected.keys()
+        for path, parameter in found.items():
+            assert parameter.trainable == expected[path].trainable
+            values = parameter.numpy(), expected[path].numpy()
+            np.testing.assert_allclose(*values, rtol=1e-12, err_msg=path)  # through its transform
+    losses = [np.asarray(p.warm_start_losses)[-50:] for p in (free, network)]
+    error = np.hypot(*(np.std(values) / np.sqrt(50) for values in losses))
+    assert np.mean(losses[0]) < np.mean(losses[1]) + 3.0 * error
 
 
 def test_a_hole_is_filled_from_the_other_outputs() -> None:

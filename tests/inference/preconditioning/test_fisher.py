@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_bae import decoders, inference, likelihoods, mcmc, models
+from gpflow_bae import decoders, inference, likelihoods, mcmc
 from gpflow_bae.base import Batch
 from gpflow_bae.core.tracing import compiled
 from gpflow_bae.data import prepare_data
@@ -22,7 +22,7 @@ from gpflow_bae.inference.chain_state import Point
 from gpflow_bae.inference.engines.amortized import AmortizedSampling
 from gpflow_bae.inference.preconditioning import FisherPreconditioner
 from gpflow_bae.inference.preconditioning.information import FisherInformation, cell_information
-from tests.inference.amortized_models import SETTINGS, L, P, network, random_data, sgp_bae, whitened
+from tests.inference.amortized_models import SETTINGS, L, P, random_data, sgp_bae, whitened
 
 tfd = tfp.distributions
 DATA = random_data(1, 60)

@@ -78,7 +78,7 @@ def test_equal_seeds_make_equal_networks(unseeded: None) -> None:
 
 
 def test_each_partial_network_can_be_drawn_anew(unseeded: None) -> None:
-    for kind in ("zeros", "pointnet", "indexnet", "factornet"):
+    for kind in ("zeros", "pointnet", "pointnet_one_hot", "indexnet", "factornet"):
         pair = [encoders.partial_encoder(kind, P, L) for _ in range(2)]
         for member in pair:
             inference.seed_networks(member, 3)
