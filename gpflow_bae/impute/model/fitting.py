@@ -9,7 +9,6 @@ import gpflow
 import numpy as np
 from check_shapes import check_shapes
 
-from ...core.arguments import spread
 from ...data import MultiOutputTable
 from ...inference import fit_coregionalisation
 from ...inference.optimise.coregionalisation_fit import Start
@@ -21,11 +20,10 @@ from .plan import Plan
 from .posterior import TablePosterior, features_of
 from .rows import fit_rows, predict_rows
 from .starts import alternatives, initial_model, noise_floor
+from .trend import fit_trend
 
 __all__ = ["fit"]
 
-_RIDGE = 3.0  # pseudo-observations of zero for each calendar feature
-_FREE = 0.03  # pseudo-observations for the line of a task, which is next to free
 _LEAST_GAPS = 20  # with fewer hidden gaps, calibration is on gaps in what the fit has seen
 _FITS_OF_SMALL = 3  # fits of a small table, whose predictions are averaged
 _HIDDEN = 0.1  # share of the cells, from each of several fits
@@ -54,7 +52,7 @@ def fit(
     rng = np.random.default_rng([seed, 0xC0])
     rows = table.rows
     features = features_of(times, plan.periods, Z.shape[:2])
-    coefficients = _ridge(features, table, Z)
+    coefficients = fit_trend(features, plan.periods, table, Z, seed)
     residual = Z - features @ coefficients
     shown = with_outputs(table, residual)
     of_fit, num_fits = plan.fit, plan.num_fits or 1
@@ -101,7 +99,7 @@ def fit(
     weight, scale, error = calibrate(trials, residual, Z)
     of_rows = fit_rows(plan, table, residual)
     smooth = CoregionalisationPosterior(tuple(models), plan.fit.cells_per_block)
-    return TablePosterior(plan, smooth, of_rows, weight, coefficients, scale, error)
+    return TablePosterior(plan, smooth, of_rows, weight, coefficients, scale, error, tuple(trials))
 
 
 def _trial(plan: Plan, model: LinearCoregionalisation, gaps: HiddenGaps) -> Trial:
@@ -115,35 +113,6 @@ def _trial(plan: Plan, model: LinearCoregionalisation, gaps: HiddenGaps) -> Tria
         ),
         predict_rows(of_rows, plan, table, table.Y),
     )
-
-
-def _ridge(features: np.ndarray, table: MultiOutputTable, Z: np.ndarray) -> np.ndarray:
-    """Coefficients [F + 1, P] of a ridge regression on the observed cells.
-
-    The periodic features would take up part of a steady rise wherever a table stops within a cycle.
-    So each task has a line along the first input beside them. The line is not kept: slow changes
-    are left to the GPs.
-
-    :param features: of all rows [T, N, F + 1], the constant first.
-    """
-    count = features.shape[-1]
-    penalty = np.full(count, _RIDGE)
-    penalty[0] = 1e-9
-    squares = np.tile(np.diag(penalty), (Z.shape[-1], 1, 1))
-    products = np.zeros((Z.shape[-1], count))
-    for t, length in enumerate(table.lengths):
-        x = table.X[t, :length, 0]
-        line = ((x - x.mean()) / spread(x, axis=0))[:, None]
-        for p, z in enumerate(Z[t, :length].T):
-            shown = ~np.isnan(z)
-            A, y = features[t, :length][shown], z[shown]
-            left = A
-            if count > 1:
-                b = line[shown]
-                left = A - b @ (b.T @ A) / (np.sum(b * b) + _FREE)
-            squares[p] += left.T @ A
-            products[p] += left.T @ y
-    return np.linalg.solve(squares, products[..., None])[..., 0].T
 
 
 def _gaps(

@@ -15,7 +15,7 @@ from ...posteriors import CoregionalisationPosterior
 from ...posteriors.coregionalisation import KIND, models_of, read_arrays
 from ...posteriors.stored.archive import write_archive
 from .calendar import calendar_features
-from .calibration import stacked
+from .calibration import Trial, stacked
 from .plan import Plan
 from .rows import GaussianRows, predict_rows
 from .starts import LEAST_NOISE, initial_model
@@ -35,21 +35,23 @@ class TablePosterior:
 
     * smooth: the GPs, of the residuals from the trend.
     * of_rows: the Gaussian of single rows, of residuals from the trend.
-    * weight: of the GPs, in [0, 1]; the Gaussian of rows has the rest.
+    * weight [P]: of the GPs in each output, in [0, 1]; the Gaussian of rows has the rest.
     * coefficients [F + 1, P]: of the trend: the constant and the calendar's features.
     * variance_scale [P]: factors of the variances with which 90 % intervals held nine of ten cells
       of hidden gaps.
     * gap_error: root mean squared error on hidden gaps, as a share of that of column means; NaN
       where there was nothing to hide.
+    * trials: the hidden gaps of the calibration and predictions of their cells; not saved.
     """
 
     plan: Plan
     smooth: CoregionalisationPosterior
     of_rows: GaussianRows
-    weight: float
+    weight: np.ndarray
     coefficients: np.ndarray
     variance_scale: np.ndarray
     gap_error: float = np.nan
+    trials: tuple[Trial, ...] = ()
 
     @check_shapes("table.X: [T, N, D]", "Z: [T, N, P]", "where: [T, N, P]", "times: [T, N]")
     def predict(
@@ -76,12 +78,16 @@ class TablePosterior:
         mean, variance = stacked(weight, smooth, alone)
         return mean + trend, variance * self.variance_scale
 
-    def save(self, path: pathlib.Path) -> None:
-        """Write one file of arrays."""
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Arrays by name, of which :meth:`load` reads a file."""
         arrays = self.smooth.to_arrays()
         arrays |= {name: np.asarray(getattr(self, name)) for name in _ARRAYS}
         arrays |= {f"of_rows.{name}": value for name, value in vars(self.of_rows).items()}
-        write_archive(path, {"kind": KIND}, arrays)
+        return arrays
+
+    def save(self, path: pathlib.Path) -> None:
+        """Write one file of arrays."""
+        write_archive(path, {"kind": KIND}, self.to_arrays())
 
     @classmethod
     def load(cls, path: pathlib.Path, plan: Plan) -> TablePosterior:
@@ -103,7 +109,7 @@ class TablePosterior:
             )
 
         smooth = CoregionalisationPosterior(models_of(arrays, build), plan.fit.cells_per_block)
-        return cls(plan, smooth, rows, float(weight), coefficients, scale)
+        return cls(plan, smooth, rows, weight, coefficients, scale)
 
 
 def features_of(
