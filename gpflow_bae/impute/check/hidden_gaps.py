@@ -27,7 +27,7 @@ __all__ = ["NAME", "check"]
 #: Name of the Gaussian process model in reports.
 NAME = METHODS[GP]
 
-_PATIENCE = 30.0  # seconds that a simple method may take
+_PATIENCE = 15.0  # seconds that a simple method may take
 
 _Moments: TypeAlias = tuple[np.ndarray, np.ndarray]
 
@@ -84,8 +84,8 @@ def check(
             bar.update()
     if late:
         notes.append(
-            f"{' and '.join(late)} had no time or no library: each may take about "
-            f"{2.0 * _PATIENCE:.0f} s, and needs scikit-learn."
+            f"{' and '.join(late)} had no time or no library: each may take "
+            f"{_PATIENCE:.0f} s, and needs scikit-learn."
         )
     scores, errors = _scored(gaps, kinds, scale, moments)
     if method == AUTO:

@@ -19,7 +19,7 @@ from .gaps import HiddenGaps
 
 __all__ = ["Choice", "GapErrors", "by_gap", "compare", "errors_of", "hide", "settled"]
 
-_SECONDS = 25.0  # for each of the methods that take long
+_SECONDS = 15.0  # for each of the methods that take long
 _DOUBT = 0.5  # standard errors by which a simple method must be better than the GPs
 
 _Moments = tuple[np.ndarray, np.ndarray]
