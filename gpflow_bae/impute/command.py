@@ -28,6 +28,7 @@ from absl import app, flags
 from ..core.files import as_path
 from ..core.terminal import load_tensorflow_quietly
 from . import saved_fits
+from .method_names import AUTO, METHODS, check_names, who_fills
 from .reading.problems import TableError
 from .reading.table_format import TableFormat
 from .reading.user_table import UserTable
@@ -37,7 +38,9 @@ __all__ = ["define_flags", "main", "run"]
 
 FLAGS = flags.FLAGS
 
-_FIT_FLAGS = (*("outputs", "time", "inputs", "task", "latent_dim", "num_steps", "seed"),)
+_FIT_FLAGS = (
+    *("outputs", "time", "inputs", "task", "latent_dim", "num_steps", "seed", "method", "periods"),
+)
 _KIND_FLAGS = ("continuous", "positive", "count", "binary", "category")
 
 
@@ -85,6 +88,18 @@ def define_flags() -> None:
         lower_bound=1,
     )
     flags.DEFINE_integer("num_steps", None, "Steps of L-BFGS.", lower_bound=1)
+    flags.DEFINE_enum(
+        "method",
+        AUTO,
+        [AUTO, *METHODS],
+        "What fills: the best of all for each column, by hidden gaps; or one method for all.",
+    )
+    flags.DEFINE_list(
+        "periods",
+        None,
+        "Periods of the calendar that columns may have: hour,weekday,season. By default those of "
+        "which the table spans two; none with --periods= alone.",
+    )
     flags.DEFINE_float(
         "hold_out",
         0.1,
@@ -142,7 +157,7 @@ def _fill(
         if FLAGS.hold_out > 0:
             print(
                 f"Checking: {FLAGS.hold_out:.0%} of the observed cells are hidden, and predicted "
-                "by the model and by simpler methods.",
+                "by all methods.",
                 flush=True,
             )
             try:
@@ -151,13 +166,18 @@ def _fill(
             except ValueError as error:
                 sys.exit(f"impute: the check failed: {error} --hold_out=0 leaves the check out.")
             print(f"{document.as_text(result)}\n{result.verdict}", flush=True)
-        print("Fitting the model to all observed cells.", flush=True)
+        print("Fitting to all observed cells.", flush=True)
         with _timed(seconds, "fit"):
             imputer.fit(user, start=imputer.checked_).save(beside.with_suffix(".posterior"))
     else:
         imputer = Imputer.load(FLAGS.posterior)
     with _timed(seconds, "prediction"):
         predicted = imputer.predict_cells(user)
+    if result is None:
+        print(who_fills(imputer.methods_), flush=True)
+    beyond = outline.beyond(user, predicted)
+    for line in outline.beyond_text(beyond):
+        print(f"Note: {line}", flush=True)
     table_files.write_file(arranged(user.fill(*predicted)), out, settings["table_format"])
     print(f"Filled table: {out}", flush=True)
 
@@ -170,6 +190,7 @@ def _fill(
         result=str(out),
         command=shlex.join(["gpflow-bae-impute", *sys.argv[1:]]),
         settings=imputer.get_params(),
+        filled_by=imputer.methods_,
         seconds=seconds,
     )
     page = beside.with_suffix(".html")
@@ -191,7 +212,8 @@ def _settings() -> tuple[dict[str, Any], dict[str, Any] | None]:
     if FLAGS.posterior is not None:
         record = saved_fits.read_record(FLAGS.posterior)
         return saved_fits.arguments(record) | {"table_format": table_format}, record
-    settings = {name: FLAGS[name].value for name in _FIT_FLAGS}
+    settings: dict[str, Any] = {name: FLAGS[name].value for name in _FIT_FLAGS}
+    check_names(settings["method"], settings["periods"])
     return settings | {"kinds": _kinds(), "table_format": table_format}, None
 
 

@@ -16,6 +16,7 @@ from ..core.files import as_path
 from . import saved_fits
 from .check.hidden_gaps import check
 from .check.result import CheckResult
+from .method_names import AUTO, check_names
 from .model import TablePosterior
 from .model.fitted import Fit, fit_table, make_plan
 from .reading.columns import FittedColumns
@@ -28,10 +29,11 @@ __all__ = ["Imputer"]
 
 @dataclasses.dataclass(eq=False)
 class Imputer:
-    """Fill the missing cells of a table with a Gaussian process autoencoder of its rows.
+    """Fill the missing cells of a table, each column by the method that predicts it best.
 
-    Its decoder is linear and its codes are integrated out, which makes it a linear model of
-    coregionalisation (:mod:`gpflow_bae.impute.model`).
+    The methods are a Gaussian process autoencoder of its rows, whose decoder is linear and whose
+    codes are integrated out (:mod:`gpflow_bae.impute.model`), and simple ones. They are compared on
+    gaps that are hidden from all of them.
 
     A table is a DataFrame of pandas, polars or another library that narwhals knows, whose columns
     the arguments name, or two arrays: inputs X [N, D]
@@ -59,10 +61,19 @@ class Imputer:
         from the observed values, see
         :func:`~gpflow_bae.impute.reading.columns.decide_kind`.
     :param table_format: how a DataFrame's text writes numbers, dates and missing cells.
+    :param method: ``"auto"`` for the method that predicts hidden gaps of a column best, or one for
+        all columns: ``"gp"`` (the Gaussian processes), ``"iterative"`` (scikit-learn's
+        IterativeImputer, with linear regressions), ``"trees"`` (the same with forests),
+        ``"linear"`` (interpolation), ``"hour"`` (interpolation between the same hours of other
+        days) or ``"mean"``.
+    :param periods: periods of the calendar that columns may have, of ``"hour"``, ``"weekday"`` and
+        ``"season"``; those of which the table spans two if None. A column has one only where hidden
+        gaps are predicted better with it.
 
-    Attributes after ``fit``: ``plan_``; ``posterior_``, of standardised outputs given scaled
-    inputs; ``standardiser_``; and ``columns_``, the kinds of the outputs and the scaling of the
-    inputs, by which other tables are read.
+    Attributes after ``fit``: ``plan_``; ``methods_``, the method of each output in words;
+    ``posterior_``, of standardised outputs given scaled inputs, None if no column is filled by the
+    Gaussian processes; ``standardiser_``; and ``columns_``, the kinds of the outputs and the
+    scaling of the inputs, by which other tables are read.
 
     >>> X = np.linspace(0.0, 6.0, 30)[:, None]
     >>> Y = np.concatenate([np.sin(X), np.cos(X)], axis=1)
@@ -84,11 +95,14 @@ class Imputer:
     progress: bool = True
     kinds: Mapping[str, Any] | None = None
     table_format: TableFormat | None = None
+    method: str = AUTO
+    periods: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         with contextlib.suppress(ValueError):  # raised by read, as errors of all arguments are
             self._list_names()
         self.posterior_: TablePosterior | None = None
+        self._fit_: Fit | None = None
         self.checked_: Fit | None = None
         self.table_: UserTable | None = None
 
@@ -120,13 +134,15 @@ class Imputer:
             columns ``<output>_sd``, ``<output>_lower`` or ``<output>_upper``, which
             :meth:`impute` would write over.
         """
-        return self._read(table, Y, None if self.posterior_ is None else self.columns_)
+        return self._read(table, Y, None if self._fit_ is None else self.columns_)
 
     def fit(self, table: Any, Y: Any = None, *, start: Fit | None = None) -> Imputer:
-        """Fit the model to the observed cells of a table; arguments as in :meth:`read`.
+        """Fit the methods to the observed cells of a table; arguments as in :meth:`read`.
 
-        :param start: ``checked_`` of a :meth:`check` of this table, which saves three
-            quarters of the steps.
+        Without ``start``, methods are compared on gaps that this hides by itself.
+
+        :param start: ``checked_`` of a :meth:`check` of this table, whose methods are taken, and
+            which saves three quarters of the steps.
         :raises ValueError: as :meth:`read`; for an output that is constant or never observed; for
             unknown settings; for a start that is a fit of another table.
         """
@@ -164,7 +180,7 @@ class Imputer:
             :class:`~gpflow_bae.impute.Imputed`.
         """
         user = self._table(table, Y)
-        return user.fill(*self._fit_.predict_cells(user, ~user.table.observed))
+        return user.fill(*self._fitted().predict_cells(user, ~user.table.observed))
 
     def draws(
         self, number: int = 10, table: Any = None, Y: Any = None, *, seed: int = 0
@@ -199,7 +215,7 @@ class Imputer:
         return user.probabilities(moments.mean, moments.variance)
 
     def check(self, table: Any, Y: Any = None, *, fraction: float = 0.1) -> CheckResult:
-        """Compare the model with simpler methods on hidden gaps, and give a verdict.
+        """Compare methods on hidden gaps, and say how far filled values can be trusted.
 
         Gaps shaped like the table's own are hidden, and all methods are fitted to the rest. An
         earlier fit stays as it is; that of the check is ``checked_``, which :meth:`fit` can start
@@ -210,8 +226,10 @@ class Imputer:
         :raises ValueError: as :meth:`fit`, or for a fraction that leaves an output without cells.
         """
         user = self._read(table, Y)
-        fit = self._fit(user)
-        result, self.checked_ = check(user, fit, fraction, self.seed, self.progress)
+        fit = functools.partial(self._fit(user), compared=True)
+        result, self.checked_ = check(
+            user, fit, fraction, self.seed, self.progress, method=self.method
+        )
         return result
 
     def score(self, table: Any, Y: Any = None, *, fraction: float = 0.1) -> Any:
@@ -262,6 +280,7 @@ class Imputer:
         plain = {k: v for k, v in self.get_params().items() if k not in saved_fits.ROLES}
         least = {"latent_dim": 1, "num_steps": 1, "seed": 0}
         check_types(plain, type(self).__annotations__, globals(), least)
+        check_names(self.method, self.periods)
         kinds: Any = self.kinds
         if kinds is None and (self.settings or {}).get("log_outputs"):
             kinds = "positive"
@@ -304,22 +323,27 @@ class Imputer:
 
     def _fit(self, user: UserTable) -> Callable[..., Fit]:
         """A function that fits a plan to the table as it is, or with further cells hidden."""
+        check_names(self.method, self.periods)
+        periods = {} if self.periods is None else {"periods": self.periods}
         plan = make_plan(
             user,
             self.latent_dim,
             self.num_steps,
-            self.settings or {},
+            {**(self.settings or {}), **periods},
             has_time=self.time is not None or user.X.shape[1] == 1,
         )
-        return functools.partial(fit_table, plan, user, seed=self.seed, progress=self.progress)
+        return functools.partial(
+            fit_table, plan, user, method=self.method, seed=self.seed, progress=self.progress
+        )
 
     def _keep(self, fitted: Fit) -> None:
         self._fit_, self.columns_ = fitted, fitted.columns
-        self.plan_, self.standardiser_ = fitted.posterior.plan, fitted.standardiser
+        self.plan_, self.standardiser_ = fitted.plan, fitted.standardiser
+        self.methods_ = fitted.describe()
         self.posterior_ = fitted.posterior
 
     def _fitted(self) -> Fit:
-        if self.posterior_ is None:
+        if self._fit_ is None:
             raise RuntimeError(
                 "This Imputer has no fit yet: call fit(table), or Imputer.load(folder)."
             )

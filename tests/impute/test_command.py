@@ -45,6 +45,8 @@ FLAGS = {
     "latent_dim",
     "num_steps",
     "hold_out",
+    "method",
+    "periods",
     "seed",
 }
 
@@ -101,7 +103,7 @@ def test_a_table_is_filled_and_its_fit_fills_another(
     holes.to_csv(tmp_path / "t.csv", index=False)
     columns = ("--time=day", "--task=station", f"--outputs={','.join(holes.columns[3:])}")
     out = tmp_path / "filled.csv"
-    options = ("--num_steps=2", "--hold_out=0", "--positive=dose")
+    options = ("--num_steps=2", "--hold_out=0", "--positive=dose", "--method=gp", "--periods=")
     parse(f"--input={tmp_path / 't.csv'}", f"--out={out}", *columns, *options)
     command.main(["impute"])
     said = capsys.readouterr().out
@@ -109,6 +111,7 @@ def test_a_table_is_filled_and_its_fit_fills_another(
         "rows: 24; series: 2, of 12 rows; time (day): 2024-01-01 to 2024-01-12, every 1 day" in said
     )
     assert "Note: Column 'constant' is 3.5 wherever it is observed" in said
+    assert "All columns are filled by coregionalised GPs." in said
     for part in ("Natrium_mmol_l", "Preis_x_1", "wet", "dose"):
         assert (tmp_path / f"filled_{part}.png").exists()
     page = (tmp_path / "filled.html").read_text(encoding="utf-8")
@@ -215,7 +218,7 @@ def test_what_is_checked_is_shown(
     parse(
         f"--input={tmp_path / 't.csv'}",
         f"--out={tmp_path / 'o.csv'}",
-        *("--time=day", "--task=station", "--outputs=a,b", "--num_steps=2"),
+        *("--time=day", "--task=station", "--outputs=a,b", "--method=linear"),
     )
     command.main(["impute"])
     said = capsys.readouterr().out
@@ -225,6 +228,7 @@ def test_what_is_checked_is_shown(
     page = (tmp_path / "o.html").read_text(encoding="utf-8")
     assert "Use the model &lt;today&gt;." in page and "Ten gaps were hidden." in page
     assert re.search("<tr class=best><th>the model</th><td>0.250</td>.*12.3 s", page)
+    assert page.count("<td>linear interpolation</td>") == 2  # what filled each of the columns
 
 
 def test_kinds_are_said_by_flags(parse: Callable[..., None]) -> None:
@@ -255,6 +259,7 @@ def test_kinds_are_said_by_flags(parse: Callable[..., None]) -> None:
         ("--out=t.csv", "--out=t.csv is the input itself"),
         ("--out=.", "--out=. is a folder; name a file"),
         ("--decimal=,", "--separator=';'"),
+        ("--periods=month", r"impute: periods is \['month'\]; expected a list"),
     ],
 )
 def test_what_is_wrong_is_one_line(

@@ -14,6 +14,7 @@ from gpflow_bae.impute import Imputer
 from gpflow_bae.impute import model as table_model
 from gpflow_bae.impute.model import Plan, TablePosterior, calendar_features, visible_periods
 from gpflow_bae.impute.model.starts import noise_floor
+from gpflow_bae.impute.model.trend import _ridge
 from gpflow_bae.posteriors import CoregionalisationPosterior
 
 
@@ -210,7 +211,7 @@ def test_a_column_that_rises_has_no_calendar(number: int) -> None:
     rising = X * [1.0, -3.0] + np.array([0.0, 2.0])[:, None, None]
     values = rising + 0.2 * features[..., 2:3]
     values[:, 10:13] = np.nan
-    found = table_model.fitting._ridge(features, MultiOutputTable(X, values), values)
+    found = _ridge(features, MultiOutputTable(X, values), values)
     expected = np.zeros((7, 2))
     expected[2] = 0.2 * number / (number + 3.0)  # two tasks, cosines of mean square a half
     np.testing.assert_allclose(found[1:], expected[1:], atol=0.1 * step + 0.01)

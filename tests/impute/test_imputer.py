@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,8 +12,7 @@ import sklearn.base
 
 from gpflow_bae.data import MultiOutputTable
 from gpflow_bae.impute import Imputer, saved_fits
-from gpflow_bae.impute.baselines import iterative_imputer
-from gpflow_bae.impute.check import hidden_gaps as checks
+from gpflow_bae.impute.model import choice
 from gpflow_bae.impute.model.gaps import hide_gaps
 from gpflow_bae.impute.reading.problems import TableWarning
 from tests.impute.tables import COLUMNS, stations
@@ -75,7 +73,7 @@ def test_arrays_and_frames_are_filled_with_the_same_numbers() -> None:
     """Equal seeds give equal fits, others do not. Only dates have a calendar, left out here."""
     _, holes = stations()
     options = {"latent_dim": 1, "num_steps": 5, "progress": False}
-    options |= {"settings": {"num_fits": 1, "periods": ()}}
+    options |= {"settings": {"num_fits": 1}, "periods": ()}
     X, Y = arrays(holes)
     frame = Imputer(**COLUMNS, **options).fit(holes).impute()
     array = Imputer(**options).fit(X, Y).impute()
@@ -95,19 +93,22 @@ def test_the_check_scores_cells_that_nobody_saw() -> None:
     result = imputer.check(X, Y, fraction=0.2)
     found = result.summary
     assert imputer.posterior_ is None and imputer.checked_ is not None
-    rivals = ["IterativeImputer", "independent GPs", "linear interpolation", "column means"]
-    assert list(found) == ["coregionalised GPs", *rivals]
-    hidden = hide_gaps(MultiOutputTable(X, Y), 0.2, 4).table
+    rivals = ["IterativeImputer", "IterativeImputer with trees", "linear interpolation"]
+    assert list(found) == ["auto", "coregionalised GPs", *rivals, "column means"]
+    hidden = hide_gaps(MultiOutputTable(X, Y), 0.2, 4, evenly=True).table
     assert result.num_hidden == np.count_nonzero(hidden.test_mask)
-    assert result.best in found and result.best in result.verdict.replace("the model", result.best)
+    assert result.best in found and "instead" not in result.verdict
+    low, high = result.expected_error[1:]
+    assert low <= found["auto"]["rmse"] <= high
     errors = (hidden.test_truth - np.nanmean(hidden.Y, (0, 1))) ** 2
     rmse = (np.sqrt(np.nanmean(errors, (0, 1))) / np.nanstd(hidden.Y, (0, 1))).mean()
     np.testing.assert_allclose(found["column means"]["rmse"], rmse, rtol=1e-10)
     # The curve is smooth, and its two columns go together.
-    assert found["independent GPs"]["rmse"] < 0.5 * rmse
     assert found["coregionalised GPs"]["rmse"] < 0.5 * rmse
-    # A check may be the start of a fit, which then has the fit of the check as its start.
+    # A check may be the start of a fit, which then fills by the methods that the check names.
     assert imputer.fit(X, Y, start=imputer.checked_).posterior_ is not imputer.checked_.posterior
+    assert imputer.methods_ == result.filled_by
+    assert all(method in result.verdict for method in result.filled_by.values())
     assert all(np.isfinite(list(scores.values())).all() for scores in found.values())
 
 
@@ -279,28 +280,16 @@ def test_a_second_table_beside_a_frame_is_refused() -> None:
         Imputer().fit(np.arange(6.0)[:, None], np.arange(6)[:, None] * 1j)
 
 
-def test_iterative_imputer_has_a_limit_and_the_verdict_says_so(
+def test_a_method_that_has_no_time_is_left_out_of_the_check(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _, holes = stations(20)
-    X, Y = np.tile(np.arange(20.0)[:, None], (2, 1, 1)), holes[["a", "b"]].to_numpy()
-    Y = Y.reshape(2, 20, 2)
-    table = MultiOutputTable(X, Y)
-    assert iterative_imputer.affordable(table, 1e6) == iterative_imputer.ROUNDS
-    assert iterative_imputer.affordable(table, 0.0) == ()
-    user = Imputer(progress=False).read(X, Y)
-
-    class Means:
-        """In the place of a fit."""
-
-        def predict(self, user: object, hidden: MultiOutputTable, *_: object, **__: object) -> Any:
-            return np.zeros(hidden.Y.shape), np.ones(hidden.Y.shape)
-
-    for rounds, words in (((), "was left out"), ((1,), "was tried with at most 1 rounds")):
-        monkeypatch.setattr(iterative_imputer, "affordable", lambda *_, r=rounds, **__: r)
-        result, _ = checks.check(user, lambda _: Means(), 0.2, 0, False)
-        assert ("IterativeImputer" in result.methods) == bool(rounds)
-        assert f"IterativeImputer {words}, because more takes above 60 s." in result.verdict
+    """And the report says so; the methods that are quick stay."""
+    X, Y = arrays(stations()[1])
+    monkeypatch.setattr(choice, "_SECONDS", 0.0)
+    result = Imputer(method="linear", progress=False).check(X, Y)
+    assert result.methods == ("linear interpolation", "column means")
+    assert "IterativeImputer and IterativeImputer with trees had no time" in result.hidden
+    assert result.filled_by == dict.fromkeys(["y0", "y1"], "linear interpolation")
 
 
 def test_days_of_another_table_count_from_the_first_date_of_the_fit(

@@ -7,7 +7,8 @@ import pytest
 
 from gpflow_bae.data import MultiOutputTable, Standardiser
 from gpflow_bae.impute.check.hidden_gaps import _scored
-from gpflow_bae.impute.check.verdict import GapErrors, decide
+from gpflow_bae.impute.check.verdict import decide
+from gpflow_bae.impute.model.choice import GapErrors
 from gpflow_bae.impute.model.gaps import hide_gaps
 from gpflow_bae.impute.reading.columns import ColumnKind
 
@@ -32,14 +33,48 @@ def told(*, coverage: float = 0.9, num_gaps: int = 40, **rmse: tuple[float, ...]
 def test_a_model_that_is_twice_as_good_is_so_beyond_doubt() -> None:
     verdict = told(model=(0.3, 0.3), iterative=(0.6, 0.6), means=(1.0, 1.0))
     assert verdict.best == "model" and verdict.sure
-    assert verdict.words.startswith("Use the model") and "beyond doubt" in verdict.words
-    assert "IterativeImputer (0.5" in verdict.words or "IterativeImputer (0.6" in verdict.words
+    assert (
+        "IterativeImputer for all columns has 0.6" in verdict.words and "auto" not in verdict.words
+    )
+    assert f"error of filled cells is {verdict.error:.2g} standard" in verdict.words
 
 
-def test_a_rival_that_is_better_is_recommended() -> None:
+def test_a_rival_that_is_better_than_what_was_asked_for_is_named() -> None:
     verdict = told(model=(0.6, 0.6), iterative=(0.3, 0.3), means=(1.0, 1.0))
     assert verdict.best == "IterativeImputer" and verdict.sure
-    assert verdict.words.startswith("Use IterativeImputer instead")
+    assert "IterativeImputer is better (0.3, not 0.6): --method=auto takes" in verdict.words
+
+
+def test_where_methods_were_chosen_the_words_say_which_fill_and_advise_no_other() -> None:
+    rng = np.random.default_rng(0)
+    found = {"auto": errors(rng, 0.6, 0.6), "lines": errors(rng, 0.3, 0.9)}
+    found["column means"] = errors(rng, 1.0, 1.0)
+    words = decide(found, ["a", "b"], 0.9, 0, {"a": "lines", "b": "GPs"}).words
+    assert "Columns are filled by lines (a); GPs (b)." in words
+    assert "better" not in words and "instead" not in words
+    words = decide(found, ["a", "b"], 0.9, 0, {"a": "lines", "b": "lines"}).words
+    assert "All columns are filled by lines." in words
+
+
+def test_the_expected_error_of_few_gaps_is_not_too_low_and_its_interval_holds_it() -> None:
+    """Eight gaps of five equal errors each: the root mean square is 3 % below 0.5 on average.
+
+    A mean square of eight chi-squared variables has the relative variance 2 / 8, and a square
+    root takes an eighth of that from its mean.
+    """
+    plain, corrected, held = [], [], []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        squares = 5.0 * np.square(0.5 * rng.standard_normal((8, 1)))
+        model = GapErrors(squares, np.full((8, 1), 5.0))
+        means = errors(rng, 1.0, num_gaps=8)
+        found = decide({"model": model, "column means": means}, ["a"], 0.9, seed)
+        plain.append(float(model.rmse(np.ones((1, 8)))[0, 0]))
+        corrected.append(found.error)
+        held.append(found.ends[0] <= 0.5 <= found.ends[1])
+    # Standard errors of the means: 0.5 * 0.25 / sqrt(200) = 0.009.
+    assert np.mean(plain) < 0.495 and abs(np.mean(corrected) - 0.5) < 0.02
+    assert 0.72 < np.mean(held) < 0.97  # a bootstrap of eight gaps is too sure of itself
 
 
 def test_equal_methods_are_no_clear_difference() -> None:
@@ -63,9 +98,8 @@ def test_useless_predictions_are_said_to_be() -> None:
 
 
 def test_a_column_for_which_another_method_is_better_is_named() -> None:
-    verdict = told(model=(0.2, 0.8), iterative=(0.9, 0.3), means=(1.0, 1.0))
-    best, other = verdict.best, {"model": "IterativeImputer", "IterativeImputer": "model"}
-    assert f"{other[best]} is better for" in verdict.words
+    words = told(model=(0.2, 0.8), iterative=(0.9, 0.3), means=(1.0, 1.0)).words
+    assert "IterativeImputer is better for b (0.3" in words
 
 
 def test_resampled_errors_are_those_of_the_gaps_that_are_drawn() -> None:
@@ -95,8 +129,8 @@ def test_counts_are_scored_by_the_whole_numbers_that_would_be_filled_in() -> Non
     covered = {}
     for kind in ("count", "continuous"):
         kinds = [ColumnKind("y", kind, lower=0.0 if kind == "count" else -np.inf)]
-        result = _scored(gaps, kinds, scale, moments, dict.fromkeys(methods, 0.0), 0)
-        covered[kind] = result.summary["column means"]["coverage_90"]
+        scores, _ = _scored(gaps, kinds, scale, moments)
+        covered[kind] = scores["column means"]["y0"]["coverage_90"]
     hidden = counts[gaps.table.test_mask]
     assert covered["count"] == np.mean(hidden <= 1.0) > 0.98
     assert covered["continuous"] == np.mean(hidden == 0.0) < 0.95

@@ -3,7 +3,8 @@
 The rows of a task that agree in all inputs but the first form a series (the days of one station;
 all of a recording). Every cell is predicted from its nearest observed neighbours on either side in
 its series, never from itself: by the line between the two, by the value of the only one, or, with
-none, by the output's mean.
+none, by the output's mean. With a period, such as a day, a series is only of rows at the same time
+of the day.
 
 The error depends on the distance of the neighbours. So the variance is the mean squared error of
 the same prediction of observed cells, from neighbours as many rows away.
@@ -11,17 +12,21 @@ the same prediction of observed cells, from neighbours as many rows away.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
+
 import numpy as np
 from check_shapes import check_shapes
 
 from ...data import MultiOutputTable, Standardiser
-from ..model.gaps import series_of
+from ..model.gaps import series_of, with_outputs
 
-__all__ = ["fit_predict"]
+__all__ = ["Lines", "fit_predict"]
 
 # With fewer residuals from neighbours as far away, the variance is that of the output, which is too
 # large rather than too small.
 _MIN_RESIDUALS = 10
+_FLOOR = 1e-6  # predictions of a locally constant series would have no variance
 
 
 @check_shapes("table.Y: [T, N, P]", "return[0]: [T, N, P]", "return[1]: [T, N, P]")
@@ -32,26 +37,93 @@ def fit_predict(table: MultiOutputTable, seed: int = 0) -> tuple[np.ndarray, np.
     :raises ValueError: If an output is never observed, or constant.
     """
     scale = Standardiser.fit(table.Y, table.output_names)
-    mean, variance = np.full(table.Y.shape, np.nan), np.full(table.Y.shape, np.nan)
-    task, row, real = series_of(table)  # [G, L] each
-    x = table.X[task, row, 0]
-    for p in range(table.num_outputs):
-        y = np.where(real, table.Y[task, row, p], np.nan)
-        left, right = _nearest(~np.isnan(y))
-        predicted = _interpolate(x, y, np.arange(y.shape[1]), left, right, scale.mean[p])
-        spread = np.full(y.shape, np.square(scale.std[p]))
-        pairs = np.stack([left, right], axis=-1)
-        for pair in np.unique(pairs[real], axis=0):
-            same = real & (pairs == pair).all(-1)
-            if pair.any():
-                residuals = _residuals(x, y, *pair)
+    seen = with_outputs(table, scale.transform(table.Y))
+    return scale.inverse_moments(*Lines.fit(seen).predict(seen))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lines:
+    """Errors of the interpolation of standardised outputs.
+
+    * pairs [K, 2]: distances in rows of the neighbours before and after; 0 where there is none.
+    * squares [K, P]: mean squared errors of predictions from neighbours as far away.
+    * day, step: length of a day and distance of rows, in units of the first input, if only rows at
+      the same time of the day are a series; None otherwise.
+    """
+
+    pairs: np.ndarray
+    squares: np.ndarray
+    day: float | None = None
+    step: float | None = None
+
+    @classmethod
+    def fit(
+        cls, table: MultiOutputTable, day: float | None = None, step: float | None = None
+    ) -> Lines:
+        """Measure the errors at the observed cells of a table of standardised outputs."""
+        task, row, real = _series(table, day, step)
+        x, Y = table.X[task, row, 0], np.where(real[..., None], table.Y[task, row], np.nan)
+        found: dict[tuple[int, int], np.ndarray] = {}
+        for p in range(table.num_outputs):
+            y = Y[..., p]
+            pairs = np.stack(_nearest(~np.isnan(y)), axis=-1)
+            for left, right in np.unique(pairs[real], axis=0).tolist():
+                residuals = _residuals(x, y, left, right) if left or right else np.zeros(0)
                 if len(residuals) >= _MIN_RESIDUALS:
-                    # Predictions of a locally constant series would have no variance.
-                    floor = 1e-6 * np.square(scale.std[p])
-                    spread[same] = max(float(np.mean(np.square(residuals))), floor)
-        mean[task[real], row[real], p] = predicted[real]
-        variance[task[real], row[real], p] = spread[real]
-    return mean, variance
+                    own = found.setdefault((left, right), np.ones(table.num_outputs))
+                    own[p] = max(float(np.mean(np.square(residuals))), _FLOOR)
+        pairs = np.array(list(found), dtype=int).reshape(-1, 2)
+        squares = np.array(list(found.values())).reshape(len(pairs), table.num_outputs)
+        return cls(pairs, squares, day, step)
+
+    @check_shapes("table.Y: [T, N, P]", "return[0]: [T, N, P]", "return[1]: [T, N, P]")
+    def predict(
+        self, table: MultiOutputTable, features: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Moments of all cells of a table of standardised outputs; NaN in padding.
+
+        :param features: have no effect; other methods have the calendar's.
+        """
+        mean, variance = np.full(table.Y.shape, np.nan), np.full(table.Y.shape, np.nan)
+        task, row, real = _series(table, self.day, self.step)
+        x = table.X[task, row, 0]
+        known = {tuple(pair): i for i, pair in enumerate(self.pairs.tolist())}
+        for p in range(table.num_outputs):
+            y = np.where(real, table.Y[task, row, p], np.nan)
+            left, right = _nearest(~np.isnan(y))
+            predicted = _interpolate(x, y, np.arange(y.shape[1]), left, right, 0.0)
+            pairs, which = np.unique(
+                np.stack([left[real], right[real]], -1), axis=0, return_inverse=True
+            )
+            places = [known.get(tuple(pair)) for pair in pairs.tolist()]
+            squares = np.array([1.0 if i is None else self.squares[i, p] for i in places])
+            mean[task[real], row[real], p] = predicted[real]
+            variance[task[real], row[real], p] = squares[which.ravel()]
+        return mean, variance
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Plain arrays by name, as :meth:`from_arrays` takes them."""
+        times = [np.nan if t is None else t for t in (self.day, self.step)]
+        return {"pairs": self.pairs, "squares": self.squares, "times": np.array(times)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Lines:
+        """The inverse of :meth:`to_arrays`."""
+        day, step = (None if np.isnan(t) else float(t) for t in arrays["times"])
+        return cls(arrays["pairs"], arrays["squares"], day, step)
+
+
+def _series(
+    table: MultiOutputTable, day: float | None, step: float | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Series of rows, see :func:`~gpflow_bae.impute.model.gaps.series_of`, of one time of day."""
+    if day is None or step is None:
+        return series_of(table)
+    x = table.X[..., 0]
+    places = np.round((x - x.min()) / step).astype(int)
+    apart = (places % max(1, round(day / step)))[..., None]
+    X = np.concatenate([table.X, apart], axis=-1)
+    return series_of(dataclasses.replace(table, X=X, input_names=()))
 
 
 def _nearest(observed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

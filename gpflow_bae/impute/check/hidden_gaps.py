@@ -1,10 +1,10 @@
-"""Score a model and simpler methods on hidden gaps that are shaped like a table's own."""
+"""Score what is filled in and single methods on hidden gaps shaped like a table's own."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -12,26 +12,22 @@ from tqdm.auto import tqdm
 
 from ...core.arguments import spread
 from ...data import MultiOutputTable, Standardiser
-from ..baselines import gp_fitting, independent_gps, iterative_imputer, linear_interpolation, mean
-from ..model import calendar_features, visible_periods
+from ..baselines.methods import SIMPLE
+from ..method_names import AUTO, GP, METHODS
+from ..model.choice import GapErrors, by_gap
 from ..model.fitted import Fit
-from ..model.gaps import HiddenGaps, hide_gaps, with_outputs
+from ..model.gaps import HiddenGaps, hide_gaps
 from ..reading.columns import ColumnKind
 from ..reading.user_table import UserTable
 from .result import CheckResult
-from .verdict import GapErrors, decide
+from .verdict import decide
 
-__all__ = ["NAME", "calendar_of", "check"]
+__all__ = ["NAME", "check"]
 
-#: Name of the model in reports.
-NAME = "coregionalised GPs"
+#: Name of the Gaussian process model in reports.
+NAME = METHODS[GP]
 
-_SHARE_OF_TIME = 0.2  # of the model's seconds, for independent GPs
-_LEAST_SECONDS = 3.0
-_PATIENCE = 60.0  # seconds that IterativeImputer may take, or as many as the model
-_QUICK = gp_fitting.FitSettings(
-    num_restarts=1, max_iterations=60, max_points=1000, num_inducing=128, max_training_points=2000
-)
+_PATIENCE = 15.0  # seconds that a simple method may take
 
 _Moments: TypeAlias = tuple[np.ndarray, np.ndarray]
 
@@ -42,87 +38,72 @@ def check(
     fraction: float,
     seed: int,
     progress: bool,
+    method: str = AUTO,
 ) -> tuple[CheckResult, Fit]:
-    """Hide gaps, fit the model and simpler methods to the remaining cells, and score them.
+    """Hide gaps, fit all methods to the remaining cells, and score them.
 
-    All methods see outputs transformed as the kinds of the columns say.
+    All methods see outputs transformed as the kinds of the columns say. The methods of the fit were
+    compared on other gaps, in what this check leaves. With ``method="auto"`` those of the fit that
+    is returned are chosen by both.
 
-    :param fit: a function that fits the model to ``user.table`` with cells hidden.
+    :param fit: a function that fits and compares methods on ``user.table`` with cells hidden.
     :param fraction: share of the observed cells to hide.
-    :param seed: seed of the choice of gaps, and of the simpler methods.
-    :return: the scores, and the fit of the model.
+    :param seed: seed of the choice of gaps.
+    :param method: ``"auto"``, or the name of the method that fills.
+    :return: the scores, and the fit.
     """
-    gaps = hide_gaps(user.table, fraction, seed)
+    gaps = hide_gaps(user.table, fraction, seed, evenly=True)
     mask = gaps.table.test_mask
     scale = user.standardiser(gaps.table)
-    # All methods predict standardised outputs.
-    seen = with_outputs(gaps.table, scale.transform(gaps.table.Y))
+    kinds = user.columns.kinds
     moments: dict[str, _Moments] = {}
     seconds: dict[str, float] = {}
-    started = time.perf_counter()
-    fitted = fit(gaps.table)
     notes = [f"Hidden: {gaps.describe()}."]
-    with tqdm(total=5, desc="check", disable=not progress, leave=False) as bar:
-
-        def run(name: str, method: Callable[[], _Moments], began: float | None = None) -> None:
-            bar.set_description(f"check: {name}")
-            began = time.perf_counter() if began is None else began
-            moments[name] = method()
-            seconds[name] = time.perf_counter() - began
+    late = []
+    with tqdm(total=len(SIMPLE) + 1, desc="check", disable=not progress, leave=False) as bar:
+        bar.set_description(f"check: {method}")
+        began = time.perf_counter()
+        fitted = fit(gaps.table)
+        first = AUTO if method == AUTO else METHODS[method]
+        moments[first] = fitted.predict(user, gaps.table, mask)
+        seconds[first] = time.perf_counter() - began
+        bar.update()
+        for name in (GP, *SIMPLE):
+            bar.set_description(f"check: {METHODS[name]}")
+            began = time.perf_counter()
+            if name == GP:
+                whole = fitted if fitted.posterior is not None else None
+            else:
+                known = name in fitted.choice.scales
+                whole = known and fitted.with_simple(name, user, gaps.table, _PATIENCE) or None
+                late += [METHODS[name]] if whole is None and name in ("iterative", "trees") else []
+            if whole is not None and METHODS[name] not in moments:
+                methods = (name,) * len(kinds)
+                moments[METHODS[name]] = whole.predict(user, gaps.table, mask, methods)
+                seconds[METHODS[name]] = time.perf_counter() - began
             bar.update()
-
-        run(NAME, lambda: fitted.predict(user, gaps.table, mask), started)
-        features, patience = calendar_of(user), max(_PATIENCE, seconds[NAME])
-        limit = max(_LEAST_SECONDS, _SHARE_OF_TIME * seconds[NAME])
-        if user.inputs:
-            notes.append(f"Independent GPs had {limit:.0f} s to fit.")
-        shortened = ""
-        try:
-            rounds = iterative_imputer.affordable(seen, patience, features=features)
-            if rounds:
-                run(
-                    "IterativeImputer",
-                    lambda: iterative_imputer.fit_predict(
-                        seen, seed, features=features, rounds=rounds
-                    ),
-                )
-            if len(rounds) < len(iterative_imputer.ROUNDS):
-                done = f"tried with at most {rounds[-1]} rounds" if rounds else "left out"
-                more = f"because more takes above {patience:.0f} s."
-                shortened = f" IterativeImputer was {done}, {more}"
-        except ImportError:
-            notes.append("IterativeImputer was left out: pip install scikit-learn.")
-        columns = np.flatnonzero(mask.any((0, 1))).tolist()
-        quick = dataclasses.replace(_QUICK, max_seconds=limit / len(columns))
-        if user.inputs:
-            run(
-                "independent GPs",
-                lambda: independent_gps.fit_predict(seen, seed, settings=quick, columns=columns),
-            )
-            run("linear interpolation", lambda: linear_interpolation.fit_predict(seen, seed))
-        run("column means", lambda: mean.fit_predict(seen, seed))
-    result = _scored(gaps, user.columns.kinds, scale, moments, seconds, seed)
-    verdict = result.verdict + shortened
-    return dataclasses.replace(result, hidden=" ".join(notes), verdict=verdict), fitted
-
-
-def calendar_of(user: UserTable) -> np.ndarray | None:
-    """Sines and cosines [T, N, F] of the hour, weekday and season; None without dates."""
-    if user.calendar is None:
-        return None
-    periods = visible_periods(user.calendar, user.interval)
-    return calendar_features(user.calendar, periods, harmonics=1)
+    if late:
+        notes.append(
+            f"{' and '.join(late)} had no time or no library: each may take "
+            f"{_PATIENCE:.0f} s, and needs scikit-learn."
+        )
+    scores, errors = _scored(gaps, kinds, scale, moments)
+    if method == AUTO:
+        choice = fitted.choice.with_more(
+            {name: errors[label] for name, label in METHODS.items() if label in errors}
+        )
+        fitted = dataclasses.replace(fitted, choice=choice)
+    result = _judged(gaps, scores, errors, seed, fitted.describe(), chosen=method == AUTO)
+    return dataclasses.replace(result, hidden=" ".join(notes), seconds=seconds), fitted
 
 
 def _scored(
     gaps: HiddenGaps,
     kinds: Sequence[ColumnKind],
     scale: Standardiser,
-    moments: dict[str, _Moments],
-    seconds: dict[str, float],
-    seed: int,
-) -> CheckResult:
-    """Scores by column in standard deviations of its observed cells, and the verdict."""
+    moments: Mapping[str, _Moments],
+) -> tuple[dict[str, dict[str, dict[str, float]]], dict[str, GapErrors]]:
+    """Scores of each method by column, in standard deviations of its observed cells, and errors."""
     table, mask = gaps.table, gaps.table.test_mask
     tested = np.flatnonzero(mask.any((0, 1)))
     names = [table.output_names[p] for p in tested]
@@ -151,7 +132,20 @@ def _scored(
             }
             for column, p in zip(names, tested, strict=True)
         }
-        errors[name] = _by_gap(gaps, squares, tested)
+        errors[name] = by_gap(gaps, squares)
+    return per_column, errors
+
+
+def _judged(
+    gaps: HiddenGaps,
+    per_column: Mapping[str, Mapping[str, Mapping[str, float]]],
+    errors: Mapping[str, GapErrors],
+    seed: int,
+    filled_by: Mapping[str, str],
+    *,
+    chosen: bool,
+) -> CheckResult:
+    """The result: averages over columns, and the verdict."""
     summary = {
         name: {
             metric: float(np.mean([found[metric] for found in columns.values()]))
@@ -159,24 +153,18 @@ def _scored(
         }
         for name, columns in per_column.items()
     }
-    model = next(iter(moments))
-    verdict = decide(errors, names, summary[model]["coverage_90"], seed)
+    first = next(iter(errors))
+    tested = np.flatnonzero(gaps.table.test_mask.any((0, 1)))
+    of_tested = {n: GapErrors(e.squares[:, tested], e.counts[:, tested]) for n, e in errors.items()}
+    names = [gaps.table.output_names[p] for p in tested]
+    coverage = summary[first]["coverage_90"]
+    verdict = decide(of_tested, names, coverage, seed, filled_by if chosen else None)
     return CheckResult(
         per_column,
         summary,
         verdict.words,
         best=verdict.best,
+        expected_error=(verdict.error, *verdict.ends),
+        filled_by=filled_by,
         num_hidden=gaps.num_cells,
-        seconds=seconds,
     )
-
-
-def _by_gap(gaps: HiddenGaps, squares: np.ndarray, tested: np.ndarray) -> GapErrors:
-    shape = (gaps.num_gaps, len(tested))
-    total, counts = np.zeros(shape), np.zeros(shape)
-    for i, p in enumerate(tested):
-        own = gaps.gap[..., p] >= 0
-        number = gaps.gap[..., p][own]
-        total[:, i] = np.bincount(number, squares[..., p][own], minlength=shape[0])
-        counts[:, i] = np.bincount(number, minlength=shape[0])
-    return GapErrors(total, counts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 __all__ = ["CheckResult"]
@@ -10,20 +11,25 @@ __all__ = ["CheckResult"]
 
 @dataclasses.dataclass(frozen=True)
 class CheckResult:
-    """Scores of the model and of simpler methods on cells that were hidden from all of them.
+    """Scores of what is filled in and of single methods on cells hidden from all of them.
 
-    Methods have names for readers ("linear interpolation"); the model comes first.
+    Methods have names for readers ("linear interpolation"). The first is what the Imputer fills in:
+    ``"auto"``, whose methods were chosen without these cells, or the method that was asked for.
 
     * per_column: scores of each method for each column, ``{method: {column: {score: number}}}``:
       ``rmse`` in standard deviations of the column's observed cells, ``nll``, the negative log
       density of a hidden cell in those units (nats), and ``coverage_90``, the share of hidden
       cells inside of their 90 % interval. A score that a method does not have is absent.
     * summary: the same scores, averaged over columns, ``{method: {score: number}}``.
-    * verdict: one or two sentences: whether to trust the model, or which method to use instead.
-    * best: the method that the verdict advises.
+    * verdict: a few sentences: how large the error of filled cells is, and which methods fill.
+    * best: the method with the lowest error, averaged over columns.
     * hidden: a description of the hidden cells, in sentences.
     * num_hidden: number of hidden cells.
     * seconds: time that each method took.
+    * expected_error: root mean squared error of filled cells, in standard deviations of their
+      columns, averaged over these, corrected for the small number of gaps; and the ends of a 90 %
+      interval of it.
+    * filled_by: the method that fills each column.
     """
 
     per_column: Mapping[str, Mapping[str, Mapping[str, float]]]
@@ -33,10 +39,12 @@ class CheckResult:
     hidden: str = ""
     num_hidden: int = 0
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    expected_error: tuple[float, float, float] = (math.nan, math.nan, math.nan)
+    filled_by: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Names of the methods, the model first."""
+        """Names of the methods, what is filled in first."""
         return tuple(self.summary)
 
     @property

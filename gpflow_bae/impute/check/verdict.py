@@ -1,4 +1,4 @@
-"""Which method to fill a table with, in words, and whether the difference is significant."""
+"""How far filled values can be trusted, in words, and whether another method is better."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from check_shapes import check_shapes
 
-__all__ = ["GapErrors", "Verdict", "decide"]
+from ..method_names import who_fills
+from ..model.choice import GapErrors
+
+__all__ = ["Verdict", "decide"]
 
 _DRAWS = 1000  # resamples of the bootstrap
 _SURE = 0.975  # share of the resamples in which a method must be better to be significantly so
@@ -16,36 +18,24 @@ _MUCH = 0.05  # relative difference of errors for which a single column is named
 _USELESS = 0.95  # share of the error of column means above which a method is useless
 _COVERAGE = (0.82, 0.97)  # of 90 % intervals that need no warning
 _FEW_GAPS = 5  # with fewer, no difference is significant
-
-
-@dataclasses.dataclass(frozen=True)
-class GapErrors:
-    """Squared errors of a method in hidden cells, summed by gap and column.
-
-    * squares [G, P]: sums, in squared standard deviations of the columns.
-    * counts [G, P]: numbers of hidden cells.
-    """
-
-    squares: np.ndarray
-    counts: np.ndarray
-
-    @check_shapes("weights: [draws, G]", "return: [draws, P]")
-    def rmse(self, weights: np.ndarray) -> np.ndarray:
-        """Root mean squared error of each column; NaN where no gap of a column is drawn.
-
-        :param weights: how often each gap is drawn.
-        """
-        total = weights @ self.counts
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.sqrt((weights @ self.squares) / total)
+_ENDS = (0.05, 0.95)  # quantiles of the resampled error
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """The method to use, whether it is significantly better than all others, and sentences."""
+    """What a comparison says.
+
+    * best: the method with the lowest error over all columns.
+    * sure: whether it is significantly better than all others.
+    * error: expected root mean squared error of what is filled in, in standard deviations.
+    * ends: of a 90 % interval of it.
+    * words: sentences.
+    """
 
     best: str
     sure: bool
+    error: float
+    ends: tuple[float, float]
     words: str
 
 
@@ -54,64 +44,71 @@ def decide(
     columns: Sequence[str],
     coverage: float,
     seed: int,
+    filled_by: Mapping[str, str] | None = None,
 ) -> Verdict:
     """Compare methods on gaps that were hidden from all of them.
 
     The error of a method is its root mean squared error in standard deviations, averaged over
     columns. Differences are tested by a bootstrap over gaps, because errors within a gap are
-    correlated.
+    correlated. A root mean square of few gaps is too low on average, as a square root is concave:
+    the expected error is corrected by the bootstrap's estimate of this bias (Efron and Tibshirani
+    1993, chapter 10).
 
-    :param errors: errors by method, the model first; column means are among them.
+    :param errors: errors by method, those of what is filled in first; column means are among them.
     :param columns: names of the P columns.
-    :param coverage: share of hidden cells inside of the model's 90 % intervals.
+    :param coverage: share of hidden cells inside of the 90 % intervals of what is filled in.
     :param seed: seed of the bootstrap.
+    :param filled_by: the method of each column of the table, if it was chosen by these errors.
     """
-    model, *rivals = errors
+    model = next(iter(errors))
     num_gaps = len(errors[model].counts)
     rng = np.random.default_rng(seed)
     draws = rng.multinomial(num_gaps, np.full(num_gaps, 1.0 / num_gaps), size=_DRAWS).astype(float)
     once = np.ones((1, num_gaps))
     found = {name: float(np.nanmean(e.rmse(once))) for name, e in errors.items()}
     resampled = {name: np.nanmean(e.rmse(draws), axis=-1) for name, e in errors.items()}
-    ordered = sorted(found, key=found.__getitem__)
-    best, second = ordered[0], ordered[1]
+    best = min(found, key=found.__getitem__)
+    rivals = [name for name in found if name not in (best, model)] or [model]
+    second = min(rivals if best == model else [model], key=found.__getitem__)
     better = float(np.mean(resampled[best] < resampled[second]))
     sure = better >= _SURE and num_gaps >= _FEW_GAPS
-    size = f"{found[best]:.2f} standard deviations"
+    correction = found[model] / max(float(resampled[model].mean()), 1e-300)
+    error = found[model] * correction
+    low, high = np.quantile(resampled[model], _ENDS) * np.square(correction)
     sentences = []
     baseline = found.get("column means", np.inf)
     if best == "column means" or found[best] > _USELESS * baseline:
         sentences.append(
             f"Nothing predicts these gaps better than column means do ({baseline:.2f} standard "
-            f"deviations, the model {found[model]:.2f}): do not rely on filled values. Name more "
+            f"deviations, what is filled in {error:.2f}): do not rely on filled values. Name more "
             "inputs, or add columns that go together with these."
         )
-    elif best == model:
-        sentences.append(f"Use the model: on gaps like this table's own its error is {size}")
-        sentences[0] += (
-            f", lower than that of {second} ({found[second]:.2f}) beyond doubt."
-            if sure
-            else f"; {second} has {found[second]:.2f}, which is no clear difference on "
-            f"{num_gaps} gaps."
-        )
     else:
-        clear = float(np.mean(resampled[best] < resampled[model])) >= _SURE
-        clear = clear and num_gaps >= _FEW_GAPS
         sentences.append(
-            f"Use {best} instead: on gaps like this table's own its error is {size}, and that of "
-            f"the model {found[model]:.2f}, "
-            + ("a difference beyond doubt." if clear else "though the difference is not clear.")
+            f"On gaps like this table's own the error of filled cells is {error:.2g} standard "
+            f"deviations (from {low:.2g} to {high:.2g}, with 90 % confidence)."
         )
-    sentences += _of_columns(errors, columns, best, draws, once)
+    if filled_by:
+        sentences.append(who_fills(filled_by))
+    elif best != model:
+        sentences.append(
+            f"{best} is better ({found[best]:.2g}, not {found[model]:.2g}"
+            f"{'' if sure else ', though the difference is not clear'}): --method=auto takes the "
+            "best method for each column."
+        )
+    if best == model and sure:
+        sentences.append(f"{second} for all columns has {found[second]:.2g}: clearly more.")
+    if not filled_by:
+        sentences += _of_columns(errors, columns, model, draws, once)
     if not _COVERAGE[0] <= coverage <= _COVERAGE[1]:
         tightness = "narrow" if coverage < 0.9 else "wide"
         sentences.append(
-            f"The model's 90 % intervals held {coverage:.0%} of the hidden cells: take them as too "
+            f"The 90 % intervals held {coverage:.0%} of the hidden cells: take them as too "
             f"{tightness}."
         )
     if num_gaps < _FEW_GAPS:
         sentences.append(f"There were only {num_gaps} gaps to hide, which is little to go by.")
-    return Verdict(best, sure, " ".join(sentences))
+    return Verdict(best, sure, error, (float(low), float(high)), " ".join(sentences))
 
 
 def _of_columns(
@@ -121,7 +118,7 @@ def _of_columns(
     draws: np.ndarray,
     once: np.ndarray,
 ) -> list[str]:
-    """Sentences on columns for which another method is clearly better than the best one overall."""
+    """Sentences on columns for which another method is clearly better than the one that fills."""
     alone = {name: e.rmse(once)[0] for name, e in errors.items()}
     resampled = {name: e.rmse(draws) for name, e in errors.items()}
     by_method: dict[str, list[str]] = {}

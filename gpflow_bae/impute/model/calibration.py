@@ -1,4 +1,4 @@
-"""The weight of the stacked models and the scale of variances, from errors in hidden gaps."""
+"""The weights of the stacked models and the scales of variances, from errors in hidden gaps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from check_shapes import check_shapes
 
 from .gaps import HiddenGaps
 
-__all__ = ["Trial", "calibrate", "stacked"]
+__all__ = ["Trial", "calibrate", "gap_weights", "stacked", "variance_scales"]
 
 _INTERVAL = 1.6448536269514722
 _LEVEL = 0.9  # of the intervals
@@ -33,37 +33,50 @@ class Trial(NamedTuple):
         return self.gaps.table.test_mask
 
 
-@check_shapes("truth: [T, N, P]", "Z: [T, N, P]", "return[1]: [P]")
+@check_shapes("truth: [T, N, P]", "Z: [T, N, P]", "return[0]: [P]", "return[1]: [P]")
 def calibrate(
     trials: Sequence[Trial], truth: np.ndarray, Z: np.ndarray
-) -> tuple[float, np.ndarray, float]:
-    """Fit the weight of the GPs, the scale of variances [P], and measure the remaining error.
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Fit the weights of the GPs [P], the scale of variances [P], and measure the remaining error.
 
     :param truth: the values that trials predict, residuals from the trend.
     :param Z: standardised values, whose column means are zero.
-    :return: weight, scales, and the root mean squared error as a share of that of column means;
-        without trials 1, ones and NaN.
+    :return: weights, scales, and the root mean squared error as a share of that of column means;
+        without trials ones, ones and NaN.
     """
     if not trials:
-        return 1.0, np.ones(Z.shape[-1]), np.nan
-    weight = _weight(trials, truth)
-    missed, ratios, total, spread = [], [], 0.0, 0.0
-    for trial in trials:
-        mean, variance = stacked(weight, trial.smooth, trial.of_rows)
-        missed.append(np.abs(truth - mean))
-        deviation = np.sqrt(np.where(trial.mask, variance, 1.0))  # of observed cells it may be 0
-        ratios.append(missed[-1] / deviation)
-        total += float(np.sum(np.square(missed[-1][trial.mask])))
-        spread += float(np.sum(np.square(Z[trial.mask])))
+        return np.ones(Z.shape[-1]), np.ones(Z.shape[-1]), np.nan
+    weight = np.stack([_weight(trials, truth, p) for p in range(Z.shape[-1])])
+    moments = [stacked(weight, trial.smooth, trial.of_rows) for trial in trials]
+    total = sum(
+        float(np.sum(np.square((truth - mean)[trial.mask])))
+        for trial, (mean, _) in zip(trials, moments, strict=True)
+    )
+    spread = sum(float(np.sum(np.square(Z[trial.mask]))) for trial in trials)
+    error = float(np.sqrt(total / spread)) if spread > 0.0 else np.nan
+    return weight, variance_scales([trial.gaps for trial in trials], moments, truth), error
 
-    level = _quantile_level(sum(trial.gaps.num_gaps for trial in trials))
+
+@check_shapes("truth: [T, N, P]", "return: [P]")
+def variance_scales(
+    hidden: Sequence[HiddenGaps],
+    moments: Sequence[tuple[np.ndarray, np.ndarray]],
+    truth: np.ndarray,
+) -> np.ndarray:
+    """Factors of the variances of predictions with which nine of ten hidden cells are covered.
+
+    :param moments: means and variances [T, N, P] of the cells of each set of hidden gaps.
+    """
+    level = _quantile_level(sum(gaps.num_gaps for gaps in hidden))
 
     def scale(values: list[np.ndarray]) -> float:
         return 2.0 * float(np.log(np.quantile(np.concatenate(values), level) / _INTERVAL + 1e-12))
 
-    found = np.exp(_by_column(trials, ratios, scale))
-    error = float(np.sqrt(total / spread)) if spread > 0.0 else np.nan
-    return weight, np.clip(found, _LEAST, _MOST), error
+    ratios = [  # observed cells may have a variance of zero
+        np.abs(truth - mean) / np.sqrt(np.where(gaps.table.test_mask, variance, 1.0))
+        for gaps, (mean, variance) in zip(hidden, moments, strict=True)
+    ]
+    return np.clip(np.exp(_by_column(hidden, ratios, scale)), _LEAST, _MOST)
 
 
 def _quantile_level(num_gaps: int) -> float:
@@ -76,43 +89,69 @@ def _quantile_level(num_gaps: int) -> float:
     return min(_LEVEL * (num_gaps + 1) / num_gaps, _HIGHEST)
 
 
-def _weight(trials: Sequence[Trial], truth: np.ndarray) -> float:
+def _weight(trials: Sequence[Trial], truth: np.ndarray, p: int) -> float:
     """The largest weight of the GPs whose squared error is within one standard error of the least.
 
     The rule is that of Hastie et al. (2009, section 7.10), with differences paired by gap, because
-    errors within a gap are correlated: a few long gaps must not give all weight to the rows.
+    errors within a gap are correlated: a few long gaps must not give all weight to the rows. Gaps
+    of other columns count as few of a column's own.
     """
-    moved, left = [], []  # summed by gap: (m - n)^2 and (m - n)(y - m)
+    moved, left, own = [], [], []  # the first two summed by gap: (m - n)^2 and (m - n)(y - m)
+    masks = [trial.mask for trial in trials]
+    unit = np.ones(truth.shape[-1])  # columns with larger errors may not outweigh others
+    for q in range(len(unit)):
+        cells = [
+            np.stack([truth - trial.smooth[0], truth - trial.of_rows[0]])[..., q][:, mask[..., q]]
+            for trial, mask in zip(trials, masks, strict=True)
+        ]
+        square = (
+            np.mean(np.square(np.concatenate(cells, axis=1))) if any(map(np.size, cells)) else 0
+        )
+        unit[q] = np.sqrt(square) if square > 0.0 else 1.0
     for trial in trials:
-        gap = trial.gaps.gap[trial.mask]
-        apart = (trial.smooth[0] - trial.of_rows[0])[trial.mask]
-        missed = (truth - trial.smooth[0])[trial.mask]
-        moved.append(np.bincount(gap, np.square(apart)))
-        left.append(np.bincount(gap, apart * missed))
+        number, column = trial.gaps.gap[trial.mask], np.nonzero(trial.mask)[2]
+        place = column * trial.gaps.num_gaps + number
+        apart = ((trial.smooth[0] - trial.of_rows[0]) / unit)[trial.mask]
+        missed = ((truth - trial.smooth[0]) / unit)[trial.mask]
+        there = np.unique(place)
+        moved.append(np.bincount(place, np.square(apart))[there])
+        left.append(np.bincount(place, apart * missed)[there])
+        own.append(there // trial.gaps.num_gaps == p)
     squares, products = np.concatenate(moved), np.concatenate(left)
     # With weight 1 - r the squared error of a gap is that of the models, and 2 r (m - n)(y - m)
     # + r^2 (m - n)^2: of all gaps least at r*.
-    if not squares.sum() > 0.0:
+    counts = gap_weights(np.concatenate(own))
+    if not (counts * squares).sum() > 0.0:
         return 1.0
     shares = np.linspace(0.0, 1.0, _SHARES)[:, None]
     errors = 2.0 * shares * products + np.square(shares) * squares  # [shares, gaps]
-    least = int(np.argmin(errors.sum(1)))
+    least = int(np.argmin(errors @ counts))
     worse = errors - errors[least]
-    doubt = worse.std(axis=1) * np.sqrt(len(squares))
-    return 1.0 - float(shares[np.argmax(worse.sum(1) <= doubt), 0])
+    excess = worse @ counts
+    mean = excess / counts.sum()
+    doubt = np.sqrt(np.square(worse - mean[:, None]) @ np.square(counts))
+    return 1.0 - float(shares[np.argmax(excess <= doubt), 0])
 
 
-def _by_column(trials, values, estimate):  # type: ignore[no-untyped-def]
+@check_shapes("own: [gaps]", "return: [gaps]")
+def gap_weights(own: np.ndarray) -> np.ndarray:
+    """How much each gap counts for a column: one if it is its own, others ten gaps together."""
+    rest = np.count_nonzero(~own)
+    return np.where(own, 1.0, min(1.0, _TRUST / max(rest, 1)))
+
+
+def _by_column(hidden, values, estimate):  # type: ignore[no-untyped-def]
     """An estimate from the hidden cells of each column [P], shrunk towards that from all cells.
 
-    :param values: of each trial [T, N, P].
+    :param values: of each set of hidden gaps [T, N, P].
     :param estimate: a function of a list of arrays [cells] that returns a number.
     """
-    everybody = estimate([v[trial.mask] for trial, v in zip(trials, values, strict=True)])
+    masks = [gaps.table.test_mask for gaps in hidden]
+    everybody = estimate([v[mask] for mask, v in zip(masks, values, strict=True)])
     found = []
-    for p in range(trials[0].mask.shape[-1]):
-        own = [trial.mask[..., p] for trial in trials]
-        gaps = [t.gaps.gap[..., p][o] for t, o in zip(trials, own, strict=True)]
+    for p in range(masks[0].shape[-1]):
+        own = [mask[..., p] for mask in masks]
+        gaps = [h.gap[..., p][o] for h, o in zip(hidden, own, strict=True)]
         count = sum(len(np.unique(gap)) for gap in gaps)
         weight = count / (count + _TRUST)
         cells = [v[:, :, p][o] for v, o in zip(values, own, strict=True)]

@@ -9,6 +9,7 @@ from check_shapes import check_shapes
 from scipy.special import ndtr
 
 from ...data import MultiOutputTable
+from ..method_names import GP
 from ..reading.columns import ColumnKind
 from ..reading.indicators import groups
 from ..reading.user_table import UserTable
@@ -33,12 +34,15 @@ def draw(fit: Fit, user: UserTable, number: int, seed: int) -> Iterator[np.ndarr
     where = ~table.observed & table.rows[..., None]
     mean, variance = fit.predict(user, where=where)
     Z = fit.standardiser.transform(table.Y)
-    trend = features_of(user.calendar, fit.posterior.plan.periods, Z.shape[:2])
-    residual = Z - trend @ fit.posterior.coefficients
+    by_model = np.array([method == GP for method in fit.choice.methods])
+    residual = Z
+    if fit.posterior is not None:
+        trend = features_of(user.calendar, fit.plan.periods, Z.shape[:2])
+        residual = Z - trend @ fit.posterior.coefficients
     kinds = user.columns.kinds
     for _ in range(number):
         moved, noise = _residuals(fit.posterior, table, residual, where, rng)
-        drawn = mean + moved + np.sqrt(variance) * noise
+        drawn = mean + np.where(by_model, moved, 0.0) + np.sqrt(variance) * noise
         values = fit.standardiser.inverse_quantile(drawn, np.zeros(drawn.shape), 0.5)
         chance = fit.standardiser.inverse_moments(mean, variance)[0]
         for p, kind in enumerate(kinds):
@@ -50,13 +54,15 @@ def draw(fit: Fit, user: UserTable, number: int, seed: int) -> Iterator[np.ndarr
 
 
 def _residuals(
-    posterior: TablePosterior,
+    posterior: TablePosterior | None,
     table: MultiOutputTable,
     residual: np.ndarray,
     where: np.ndarray,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """What other parameters add to the means, and standard normal numbers, of cells [T, N, P]."""
+    if posterior is None:  # simple methods say nothing of how cells go together
+        return np.zeros(residual.shape), rng.standard_normal(residual.shape)
     plan, rows = posterior.plan, table.rows
     if posterior.smooth is not None:
         noise = posterior.smooth.draw_residuals(table.X, residual, table.lengths, where, rng)

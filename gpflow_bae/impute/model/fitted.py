@@ -1,50 +1,64 @@
-"""A fit of a table: how its columns are read, the scale that the model sees, and the model."""
+"""A fit of a table: how its columns are read, the scale that the model sees, and the methods."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...core.arguments import spread
 from ...core.files import digest
 from ...core.output_transforms import Log
 from ...data import MultiOutputTable, Standardiser
+from ...posteriors.coregionalisation import KIND, read_arrays
+from ...posteriors.stored.archive import write_archive
 from .. import saved_fits
+from ..baselines.methods import SIMPLE, Context, Simple, fit_simple, read_simple
+from ..method_names import AUTO, GP, METHODS
 from ..reading.columns import FittedColumns
+from ..reading.logarithms import BEYOND, near_the_range
 from ..reading.user_table import CellPredictions, UserTable
-from .calendar import PERIODS, visible_periods
+from .calendar import PERIODS, calendar_features, visible_periods
+from .calibration import stacked
+from .choice import Choice, compare, errors_of, hide, settled
 from .fitting import fit
+from .gaps import HiddenGaps, hide_gaps, with_outputs
 from .plan import Plan
-from .posterior import TablePosterior
+from .posterior import TablePosterior, features_of
 
-__all__ = ["Fit", "fit_table", "make_plan"]
+__all__ = ["Fit", "context_of", "fit_table", "make_plan"]
 
+_SECONDS = 120.0  # for the final fit of a simple method
+_HIDDEN, _MASKS = 0.1, 3  # gaps by which simple methods are compared where there are no GPs
 _MOST_CHANNELS = 20
 _USELESS = 0.97  # of the error of column means
-_BEYOND = 0.25  # standard deviations beyond observed ones that a predicted logarithm can have
-
-_NO_LIMITS = np.array([[-np.inf], [np.inf]])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fit:
-    """A fitted model of a table.
+    """The fitted methods of a table.
 
     * columns: how the columns of tables are read.
-    * standardiser: the scale of the outputs that the model sees.
-    * posterior: the model of standardised outputs, given scaled inputs.
-    * limits [2, P]: least and largest standardised value in the fit of outputs whose logarithm is
-      modelled; infinite for others.
+    * standardiser: the scale of the outputs that the methods see.
+    * plan: settings.
+    * posterior: the GPs' model of standardised outputs, given scaled inputs; None without them.
+    * limits [2, P]: least and largest standardised value in the fit.
+    * choice: the method of each output.
+    * simple: the simple methods that are among these, by name.
     * table: the digest of the whole table, cells that a check hid included; "" if loaded.
     """
 
     columns: FittedColumns
     standardiser: Standardiser
-    posterior: TablePosterior
+    plan: Plan
+    posterior: TablePosterior | None
     limits: np.ndarray
+    choice: Choice
+    simple: Mapping[str, Simple] = dataclasses.field(default_factory=dict)
     table: str = ""
 
     def predict(
@@ -52,23 +66,49 @@ class Fit:
         user: UserTable,
         table: MultiOutputTable | None = None,
         where: np.ndarray | None = None,
+        methods: Sequence[str] | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances [T, N, P] of standardised outputs, noise included.
 
-        The model extrapolates logarithms linearly, hence values exponentially. So the mean of a
-        predicted logarithm is kept within a quarter of a standard deviation of the observed range,
-        of the fit and of this table, and the square of the correction is added to its variance.
+        They are kept near what was observed, in the fit and in this table, see :func:`_bounded`.
 
         :param table: ``user.table`` with further cells hidden; ``user.table`` itself if None.
         :param where: cells to predict, Booleans [T, N, P]; others may be NaN. All if None.
+        :param methods: a method for each output; those of the choice if None.
         """
         table = user.table if table is None else table
+        methods = self.choice.methods if methods is None else methods
         Z = self.standardiser.transform(table.Y)
-        mean, variance = self.posterior.predict(table, Z, user.calendar, where)
-        low, high = _limits(self.standardiser, Z)
-        inside = np.clip(mean, np.minimum(self.limits[0], low), np.maximum(self.limits[1], high))
-        kept = inside + _BEYOND * np.tanh((mean - inside) / _BEYOND)
-        return kept, variance + np.square(np.minimum(np.abs(mean - kept), 2.0 * _BEYOND))
+        where = np.ones(Z.shape, dtype=bool) if where is None else where
+        mean, variance = np.full(Z.shape, np.nan), np.full(Z.shape, np.nan)
+        for name in dict.fromkeys(methods):
+            own = np.array([name == method for method in methods])
+            if name == GP:
+                assert self.posterior is not None
+                found = self.posterior.predict(table, Z, user.calendar, where & own)
+            else:
+                features = context_of(user, self.plan).features
+                found = self.simple[name].predict(with_outputs(table, Z), features)
+                found = found[0], found[1] * self.choice.scales[name]
+            mean, variance = (
+                np.where(own, new, old) for new, old in zip(found, (mean, variance), strict=True)
+            )
+        seen = _limits(Z)
+        limits = np.stack([np.fmin(self.limits[0], seen[0]), np.fmax(self.limits[1], seen[1])])
+        return _bounded(self.standardiser, limits, mean, variance)
+
+    def with_simple(
+        self, name: str, user: UserTable, table: MultiOutputTable, seconds: float
+    ) -> Fit | None:
+        """This fit with a simple method that was compared; None if there is no time for it."""
+        if name in self.simple:
+            return self
+        shown = with_outputs(table, self.standardiser.transform(table.Y))
+        context = context_of(user, self.plan)
+        found = fit_simple(name, self.choice.setups.get(name, ()), shown, context, seconds)
+        if found is None:
+            return None
+        return dataclasses.replace(self, simple={**self.simple, name: found})
 
     def predict_cells(self, user: UserTable, where: np.ndarray | None = None) -> CellPredictions:
         """The same in the units of the outputs, with the ends of 90 % intervals."""
@@ -78,14 +118,24 @@ class Fit:
 
     def warnings(self) -> tuple[str, ...]:
         """Warnings about the fit for the user, in sentences."""
-        found = self.posterior
-        if not found.gap_error > _USELESS:
+        error = np.nan if self.posterior is None else self.posterior.gap_error
+        if "mean" in self.choice.errors and {*self.choice.methods} <= {*self.choice.errors}:
+            own = errors_of(self.choice.methods, self.choice.errors)
+            error = np.sqrt(own.squares.sum() / self.choice.errors["mean"].squares.sum())
+        if not error > _USELESS:
             return ()
         return (
             "On gaps like this table's own the fit is no better than column means (its error is "
-            f"{found.gap_error:.0%} of theirs): do not rely on filled values. Name more inputs, or "
+            f"{error:.0%} of theirs): do not rely on filled values. Name more inputs, or "
             "add columns that go together with these.",
         )
+
+    def describe(self) -> dict[str, str]:
+        """The method of each output, in words, by its name."""
+        names = [kind.name for kind in self.columns.kinds]
+        return {
+            name: METHODS[method] for name, method in zip(names, self.choice.methods, strict=True)
+        }
 
     def save(self, folder: str | pathlib.Path, arguments: Mapping[str, Any]) -> None:
         """Write the folder of the fit.
@@ -95,10 +145,19 @@ class Fit:
         more = {
             "mean": self.standardiser.mean,
             "std": self.standardiser.std,
-            "plan": self.posterior.plan.to_dict(),
+            "plan": self.plan.to_dict(),
             "limits": self.limits,
+            "methods": self.choice.methods,
+            "scales": {name: self.choice.scales[name] for name in self.simple},
         }
-        saved_fits.write(folder, self.posterior.save, arguments, self.columns, more)
+        arrays = {} if self.posterior is None else self.posterior.to_arrays()
+        for name, method in self.simple.items():
+            arrays |= {f"simple.{name}.{key}": v for key, v in method.to_arrays().items()}
+
+        def write(path: pathlib.Path) -> None:
+            write_archive(path, {"kind": KIND}, arrays)
+
+        saved_fits.write(folder, write, arguments, self.columns, more)
 
     @classmethod
     def load(cls, folder: pathlib.Path, record: Mapping[str, Any]) -> Fit:
@@ -115,6 +174,15 @@ class Fit:
                 "fit the table again."
             )
         columns = saved_fits.fitted_columns(record)
+        plan, path = Plan.from_dict(settings), folder / saved_fits.POSTERIOR
+        arrays, _ = read_arrays(path)
+        methods = tuple(record.get("methods", [GP] * len(columns.kinds)))
+        simple: dict[str, Simple] = {}
+        for name in set(methods) - {GP}:
+            prefix = f"simple.{name}."
+            own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+            simple[name] = read_simple(name, own)
+        scales = {name: np.array(v) for name, v in record.get("scales", {}).items()}
         return cls(
             columns,
             Standardiser(
@@ -122,8 +190,11 @@ class Fit:
                 np.array(record["std"]),
                 transforms=tuple(kind.transform for kind in columns.kinds),
             ),
-            TablePosterior.load(folder / saved_fits.POSTERIOR, Plan.from_dict(settings)),
+            plan,
+            TablePosterior.load(path, plan) if GP in methods else None,
             np.array(record["limits"]),
+            Choice(methods, scales=scales),
+            simple,
         )
 
 
@@ -142,14 +213,19 @@ def make_plan(
     :raises ValueError: for an unknown setting, or a value out of its range.
     """
     interval, unit = user.interval, user.time_scale if user.inputs else 1.0
-    periods = visible_periods(user.calendar, interval)
+    visible = visible_periods(user.calendar, interval)
+    periods = tuple(settings.get("periods", visible))
+    if periods and user.calendar is None:
+        raise ValueError(
+            f"periods is {list(periods)}, and the time of this table is no date: leave it out."
+        )
     found: dict[str, Any] = {
         "latent_dim": min(user.table.num_outputs, _MOST_CHANNELS),
         "periods": periods,
     }
     if has_time and np.isfinite(interval):
         found["step"] = interval / unit
-    if "hour" in periods:
+    if "hour" in visible and "hour" in periods:
         found["day"] = PERIODS["hour"][0] / unit
     given = {"latent_dim": latent_dim, "num_steps": num_steps, **settings}
     for name in ("latent_dim", "num_steps"):
@@ -159,19 +235,34 @@ def make_plan(
     return Plan.from_dict(found | given)
 
 
+def context_of(user: UserTable, plan: Plan) -> Context:
+    """What simple methods know of a table."""
+    features = None
+    if user.calendar is not None and plan.periods:
+        features = calendar_features(user.calendar, plan.periods, harmonics=1)
+    hours = plan.day is not None and "hour" in plan.periods
+    return Context(features, plan.day if hours else None, plan.step if hours else None)
+
+
 def fit_table(
     plan: Plan,
     user: UserTable,
     table: MultiOutputTable,
     start: Fit | None = None,
     *,
+    method: str = AUTO,
+    compared: bool = False,
     seed: int,
     progress: bool,
 ) -> Fit:
-    """Fit a plan's model to the observed cells of a table.
+    """Fit the methods of a plan to the observed cells of a table.
 
     :param table: ``user.table``, perhaps with cells hidden.
-    :param start: a fit of the same table with cells hidden, which saves steps.
+    :param start: a fit of the same table with cells hidden, which saves steps, and whose methods
+        are taken.
+    :param method: the name of a method for all columns, or ``"auto"`` for the one that predicts the
+        hidden gaps of a column best.
+    :param compared: whether all methods are compared whatever ``method`` is.
     :raises ValueError: for a start that is a fit of another table.
     """
     of = digest(user.table.X, user.table.Y, user.table.lengths)
@@ -182,26 +273,107 @@ def fit_table(
         )
     standardiser = user.standardiser(table)
     Z = standardiser.transform(table.Y)
-    begin = start.posterior if start is not None and start.posterior.plan == plan else None
-    binary = np.array([kind.kind == "binary" for kind in user.columns.kinds])
-    posterior = fit(
-        plan,
-        table,
-        Z,
-        user.calendar,
-        seed=seed,
-        progress=progress,
-        start=begin,
-        rates=np.where(binary, standardiser.mean, np.nan),
-    )
-    return Fit(user.columns, standardiser, posterior, _limits(standardiser, Z), of)
+    limits, context = _limits(Z), context_of(user, plan)
+    num_outputs = len(user.columns.kinds)
+    choice = None
+    if start is not None and (method in (AUTO, GP) or method in start.choice.scales):
+        methods = start.choice.methods if method == AUTO else (method,) * num_outputs
+        choice = dataclasses.replace(start.choice, methods=methods)
+    elif method == GP and not compared:
+        choice = Choice((GP,) * num_outputs)
+    posterior = None
+    hidden: list[HiddenGaps] = []
+    of_gps: list[tuple[np.ndarray, np.ndarray]] | None = None
+    if method in (AUTO, GP) and (choice is None or GP in choice.methods):
+        begin = start.posterior if start is not None and start.plan == plan else None
+        binary = np.array([kind.kind == "binary" for kind in user.columns.kinds])
+        posterior = fit(
+            plan,
+            table,
+            Z,
+            user.calendar,
+            seed=seed,
+            progress=progress,
+            start=begin,
+            rates=np.where(binary, standardiser.mean, np.nan),
+        )
+        hidden, of_gps = _of_trials(posterior, table, Z, user)
+        posterior = dataclasses.replace(posterior, trials=())
+    if choice is None:
+        hidden = hidden or _gaps_in(with_outputs(table, Z), seed)
+        names = SIMPLE if method == AUTO or compared else (method,)
+        in_units = settled(standardiser, user.columns.kinds, spread(table.Y, axis=(0, 1)))
+        choice = Choice((GP,) * num_outputs)
+        jointly = posterior is not None and posterior.of_tasks is not None
+        if hidden and (of_gps or posterior is None) and (compared or not jointly):
+            choice = compare(
+                hidden,
+                of_gps,
+                Z,
+                context,
+                lambda *z: in_units(*_bounded(standardiser, limits, *z)),
+                names,
+            )
+        if method != AUTO:
+            choice = dataclasses.replace(choice, methods=(method,) * num_outputs)
+        elif jointly:  # the GPs' errors are not those of the tasks' distribution, which are lower
+            choice = dataclasses.replace(choice, methods=(GP,) * num_outputs, errors={})
+    found = Fit(user.columns, standardiser, plan, posterior, limits, choice, {}, of)
+    while left := set(found.choice.methods) - {GP} - set(found.simple):
+        name = min(left)
+        more = None
+        if name in found.choice.scales:
+            more = found.with_simple(name, user, table, _SECONDS)
+        if more is None and method != AUTO:
+            raise ValueError(
+                f"method={name!r}: {METHODS[name]} cannot fill this table. 'iterative' and 'trees' "
+                "need scikit-learn (pip install scikit-learn), a second column, and time where "
+                "there are many columns; 'hour' needs dates with several rows in a day; all need "
+                "observed cells that can be hidden."
+            )
+        absent = {name} if posterior is not None else {name, GP}
+        found = more or dataclasses.replace(found, choice=found.choice.without(absent))
+    return found
 
 
-def _limits(standardiser: Standardiser, Z: np.ndarray) -> np.ndarray:
-    """Least and largest value [2, P] of outputs [T, N, P] that are seen as logarithms."""
-    logged = np.array([isinstance(t, Log) for t in standardiser.transforms])
-    if not logged.any():
-        return np.tile(_NO_LIMITS, len(logged))
+def _of_trials(
+    posterior: TablePosterior, table: MultiOutputTable, Z: np.ndarray, user: UserTable
+) -> tuple[list[HiddenGaps], list[tuple[np.ndarray, np.ndarray]]]:
+    """The hidden gaps of a calibration in standardised outputs, and the GPs' moments of them."""
+    periods = posterior.plan.periods
+    trend = features_of(user.calendar, periods, Z.shape[:2]) @ posterior.coefficients
+    moments = []
+    for trial in posterior.trials:
+        mean, variance = stacked(posterior.weight, trial.smooth, trial.of_rows)
+        moments.append(posterior.with_chances(mean + trend, variance * posterior.variance_scale))
+    return [hide(table, Z, trial.gaps) for trial in posterior.trials], moments
+
+
+def _gaps_in(table: MultiOutputTable, seed: int) -> list[HiddenGaps]:
+    """Different gaps of a table, to compare methods by; none where no cell can be hidden."""
+    found = []
+    for k in range(_MASKS):
+        with contextlib.suppress(ValueError):
+            found.append(hide_gaps(table, _HIDDEN, seed + k, least_gaps=1))
+    return found
+
+
+def _limits(Z: np.ndarray) -> np.ndarray:
+    """Least and largest value [2, P] of outputs [T, N, P]; infinite where there is none."""
     low = np.fmin.reduce(Z, (0, 1), initial=np.inf)
     high = np.fmax.reduce(Z, (0, 1), initial=-np.inf)
-    return np.where(logged, [low, high], _NO_LIMITS)
+    return np.array([low, high])
+
+
+def _bounded(
+    standardiser: Standardiser, limits: np.ndarray, mean: np.ndarray, variance: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Moments [T, N, P] whose means are kept near the observed range.
+
+    The square of the correction is added to the variance.
+
+    :param limits [2, P]: the range.
+    """
+    logged = np.array([isinstance(t, Log) for t in standardiser.transforms])
+    kept = near_the_range(mean, limits, 1.0, logged)
+    return kept, variance + np.square(np.minimum(np.abs(mean - kept), 2.0 * BEYOND))

@@ -9,7 +9,6 @@ import gpflow
 import numpy as np
 from check_shapes import check_shapes
 
-from ...core.arguments import spread
 from ...data import MultiOutputTable
 from ...inference import fit_coregionalisation
 from ...inference.optimise.coregionalisation_fit import Start
@@ -23,11 +22,10 @@ from .posterior import TablePosterior, features_of
 from .rows import fit_rows, predict_rows
 from .starts import alternatives, initial_model, noise_floor
 from .task_fitting import fit_tasks
+from .trend import fit_trend
 
 __all__ = ["fit"]
 
-_RIDGE = 3.0  # pseudo-observations of zero for each calendar feature
-_FREE = 0.03  # pseudo-observations for the line of a task, which is next to free
 _LEAST_GAPS = 20  # with fewer hidden gaps, calibration is on gaps in what the fit has seen
 _FITS_OF_SMALL = 3  # fits of a small table, whose predictions are averaged
 _HIDDEN = 0.1  # share of the cells, from each of several fits
@@ -59,7 +57,7 @@ def fit(
     rng = np.random.default_rng([seed, 0xC0])
     rows = table.rows
     features = features_of(times, plan.periods, Z.shape[:2])
-    coefficients = _ridge(features, table, Z)
+    coefficients = fit_trend(features, plan.periods, table, Z, seed)
     residual = Z - features @ coefficients
     shown = with_outputs(table, residual)
     chances = Chances(np.full(Z.shape[-1], np.nan) if rates is None else rates)
@@ -115,14 +113,23 @@ def fit(
     if of_tasks is not None:
         of_tasks.variance_scale[chances.columns] = 1.0
     return TablePosterior(
-        plan, smooth, of_rows, weight, coefficients, scale, error, chances, of_tasks
+        plan,
+        smooth,
+        of_rows,
+        weight,
+        coefficients,
+        scale,
+        error,
+        chances,
+        of_tasks,
+        tuple(trials),
     )
 
 
 def _calibrated(
     chances: Chances,
     trials: list[Trial],
-    weight: float,
+    weight: np.ndarray,
     scale: np.ndarray,
     trend: np.ndarray,
     Z: np.ndarray,
@@ -153,9 +160,12 @@ def _fit_rows_alone(
             moments = mean, np.where(hidden.test_mask, variance, 1.0)
             trials.append(Trial(gaps, moments, moments))
     _, scale, error = calibrate(trials, shown.Y, Z)
-    chances = _calibrated(chances, trials, 1.0, scale, Z - shown.Y, Z)
+    weight = np.zeros(len(scale))
+    chances = _calibrated(chances, trials, weight, scale, Z - shown.Y, Z)
     of_rows = fit_rows(plan, shown, shown.Y)
-    return TablePosterior(plan, None, of_rows, 0.0, coefficients, scale, error, chances)
+    return TablePosterior(
+        plan, None, of_rows, weight, coefficients, scale, error, chances, trials=tuple(trials)
+    )
 
 
 def _trial(plan: Plan, model: LinearCoregionalisation, gaps: HiddenGaps) -> Trial:
@@ -169,35 +179,6 @@ def _trial(plan: Plan, model: LinearCoregionalisation, gaps: HiddenGaps) -> Tria
         ),
         predict_rows(of_rows, plan, table, table.Y),
     )
-
-
-def _ridge(features: np.ndarray, table: MultiOutputTable, Z: np.ndarray) -> np.ndarray:
-    """Coefficients [F + 1, P] of a ridge regression on the observed cells.
-
-    The periodic features would take up part of a steady rise wherever a table stops within a cycle.
-    So each task has a line along the first input beside them. The line is not kept: slow changes
-    are left to the GPs.
-
-    :param features: of all rows [T, N, F + 1], the constant first.
-    """
-    count = features.shape[-1]
-    penalty = np.full(count, _RIDGE)
-    penalty[0] = 1e-9
-    squares = np.tile(np.diag(penalty), (Z.shape[-1], 1, 1))
-    products = np.zeros((Z.shape[-1], count))
-    for t, length in enumerate(table.lengths):
-        x = table.X[t, :length, 0] if count > 1 else np.arange(length, dtype=float)
-        line = ((x - x.mean()) / spread(x, axis=0))[:, None]
-        for p, z in enumerate(Z[t, :length].T):
-            shown = ~np.isnan(z)
-            A, y = features[t, :length][shown], z[shown]
-            left = A
-            if count > 1:
-                b = line[shown]
-                left = A - b @ (b.T @ A) / (np.sum(b * b) + _FREE)
-            squares[p] += left.T @ A
-            products[p] += left.T @ y
-    return np.linalg.solve(squares, products[..., None])[..., 0].T
 
 
 def _gaps(

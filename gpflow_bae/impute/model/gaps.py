@@ -19,6 +19,7 @@ __all__ = ["HiddenGaps", "hide_gaps", "series_of", "with_outputs"]
 _LEAST_GAPS = 10
 _MOST = 0.3  # share of a column's observed cells that may be hidden
 _LONGEST = 0.125  # share of them that one gap may hide
+_GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)  # multiples of it, modulo 1, are spread evenly
 _TRIES = 40  # places that are tried for each gap
 
 
@@ -63,7 +64,12 @@ class HiddenGaps:
 
 
 def hide_gaps(
-    table: MultiOutputTable, fraction: float, seed: int, *, least_gaps: int = _LEAST_GAPS
+    table: MultiOutputTable,
+    fraction: float,
+    seed: int,
+    *,
+    least_gaps: int = _LEAST_GAPS,
+    evenly: bool = False,
 ) -> HiddenGaps:
     """Hide a share of the observed cells, in gaps whose shapes are drawn from the table's own.
 
@@ -77,6 +83,8 @@ def hide_gaps(
     :param fraction: share of the observed cells of the columns with holes, in (0, 1); more where
         that would make fewer gaps than ``least_gaps``, up to 0.3.
     :param seed: of the choice of gaps and places.
+    :param evenly: whether long and short gaps alternate, so that whatever is hidden has the table's
+        share of both: the error grows with the length, and few long gaps have many of the cells.
     :raises ValueError: for a fraction outside of its range, or one that hides no cell.
     """
     if not 0.0 < fraction < 1.0:
@@ -107,10 +115,16 @@ def hide_gaps(
     number = np.full(shown.shape, -1)
     hidden = np.zeros(len(count))
     placed = 0
-    for _ in range(least_gaps + int(wanted)):
+    begin = 0.0
+    if evenly:
+        begin = rng.random()
+        gaps = [gaps[i] for i in rng.permutation(len(gaps))]
+        gaps.sort(key=lambda gap: gap.length * len(gap.columns))
+    for k in range(least_gaps + int(wanted)):
         if hidden.sum() >= wanted and placed >= least_gaps:
             break
-        gap = gaps[rng.integers(len(gaps))]
+        which = int((begin + _GOLDEN * k) % 1.0 * len(gaps)) if evenly else rng.integers(len(gaps))
+        gap = gaps[which]
         # All tries are for the same gap: long gaps, for which few places have room, would otherwise
         # be rarer than in the table.
         for _ in range(_TRIES):

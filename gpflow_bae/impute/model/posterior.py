@@ -15,7 +15,7 @@ from ...posteriors import CoregionalisationPosterior
 from ...posteriors.coregionalisation import KIND, models_of, read_arrays
 from ...posteriors.stored.archive import write_archive
 from .calendar import calendar_features
-from .calibration import stacked
+from .calibration import Trial, stacked
 from .chances import Chances
 from .plan import Plan
 from .rows import GaussianRows, predict_rows
@@ -38,7 +38,7 @@ class TablePosterior:
     * smooth: the GPs, of the residuals from the trend; None where rows have no inputs. An observed
       cell is then its own prediction, without variance.
     * of_rows: the Gaussian of single rows, of residuals from the trend.
-    * weight: of the GPs, in [0, 1]; the Gaussian of rows has the rest.
+    * weight [P]: of the GPs in each output, in [0, 1]; the Gaussian of rows has the rest.
     * coefficients [F + 1, P]: of the trend: the constant and the calendar's features.
     * variance_scale [P]: factors of the variances with which 90 % intervals held nine of ten cells
       of hidden gaps.
@@ -47,17 +47,19 @@ class TablePosterior:
     * chances: of columns of zeros and ones; None where there are none.
     * of_tasks: a distribution of all cells of a task, which takes the place of the GPs for missing
       cells of rows that it knows; None where tasks have no rows in common.
+    * trials: the hidden gaps of the calibration and predictions of their cells; not saved.
     """
 
     plan: Plan
     smooth: CoregionalisationPosterior | None
     of_rows: GaussianRows
-    weight: float
+    weight: np.ndarray
     coefficients: np.ndarray
     variance_scale: np.ndarray
     gap_error: float = np.nan
     chances: Chances | None = None
     of_tasks: CalibratedTasks | None = None
+    trials: tuple[Trial, ...] = ()
 
     @check_shapes("table.X: [T, N, D]", "Z: [T, N, P]", "where: [T, N, P]", "times: [T, N]")
     def predict(
@@ -81,7 +83,7 @@ class TablePosterior:
         alone = predict_rows(self.of_rows, self.plan, table, residual)
         if self.smooth is None:
             mean, variance = (np.where(where, moment, np.nan) for moment in alone)
-            return self._with_chances(mean + trend, variance * self.variance_scale)
+            return self.with_chances(mean + trend, variance * self.variance_scale)
         jointly = np.full((2, *Z.shape), np.nan)
         if self.of_tasks is not None:
             found = stacked(self.of_tasks.weight, self.of_tasks.predict(table, residual), alone)
@@ -95,15 +97,14 @@ class TablePosterior:
         mean, variance = stacked(weight, smooth, alone)
         moments = mean + trend, variance * self.variance_scale
         mean, variance = (np.where(left, *pair) for pair in zip(moments, jointly, strict=True))
-        return self._with_chances(mean, variance)
+        return self.with_chances(mean, variance)
 
-    def _with_chances(
-        self, mean: np.ndarray, variance: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def with_chances(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Moments [T, N, P] with those of columns of zeros and ones from their chances."""
         return (mean, variance) if self.chances is None else self.chances.moments(mean, variance)
 
-    def save(self, path: pathlib.Path) -> None:
-        """Write one file of arrays."""
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Arrays by name, of which :meth:`load` reads a file."""
         arrays = {} if self.smooth is None else self.smooth.to_arrays()
         arrays |= {name: np.asarray(getattr(self, name)) for name in _ARRAYS}
         arrays |= {f"of_rows.{name}": value for name, value in vars(self.of_rows).items()}
@@ -111,7 +112,11 @@ class TablePosterior:
             arrays |= {f"chances.{k}": np.asarray(v) for k, v in vars(self.chances).items()}
         if self.of_tasks is not None:
             arrays |= self.of_tasks.to_arrays("of_tasks.")
-        write_archive(path, {"kind": KIND}, arrays)
+        return arrays
+
+    def save(self, path: pathlib.Path) -> None:
+        """Write one file of arrays."""
+        write_archive(path, {"kind": KIND}, self.to_arrays())
 
     @classmethod
     def load(cls, path: pathlib.Path, plan: Plan) -> TablePosterior:
@@ -143,7 +148,7 @@ class TablePosterior:
             plan,
             smooth,
             rows,
-            float(weight),
+            weight,
             coefficients,
             scale,
             chances=chances,

@@ -33,13 +33,13 @@ class CalibratedTasks:
     """A distribution of the cells of tasks, with its weight beside the Gaussian of rows.
 
     * distribution: of residuals from the trend.
-    * weight: of ``distribution``, in [0, 1]; the Gaussian of rows has the rest.
+    * weight [P]: of ``distribution``, in [0, 1]; the Gaussian of rows has the rest.
     * variance_scale [P]: factors of the variances with which 90 % intervals held nine of ten hidden
       cells of tasks that were not fitted.
     """
 
     distribution: StudentTasks
-    weight: float
+    weight: np.ndarray
     variance_scale: np.ndarray
 
     @check_shapes("Z: [T, N, P]", "return[0]: [T, N, P]", "return[1]: [T, N, P]")
@@ -67,7 +67,7 @@ class CalibratedTasks:
         inputs, mean, covariance, degrees = (arrays[f"{prefix}{name}"] for name in names)
         distribution = StudentTasks(inputs, mean, covariance, float(degrees))
         scale = arrays[f"{prefix}variance_scale"]
-        return cls(distribution, float(arrays[f"{prefix}weight"]), scale)
+        return cls(distribution, arrays[f"{prefix}weight"], scale)
 
 
 @check_shapes("Z: [T, N, P]")

@@ -13,7 +13,8 @@ import numpy as np
 
 from ...core.arguments import below_one, spread, varies
 from ...core.output_transforms import Identity, Log, Logit, OutputTransform
-from .logarithms import better_as_they_are
+from .limits import limits_of, notes_on
+from .logarithms import better_as_they_are, functions_alike
 from .problems import Problems
 
 __all__ = [
@@ -47,6 +48,8 @@ class ColumnKind:
       ``"count"`` (0, 1, 2, ...), ``"bounded"`` or ``"binary"`` (0 and 1).
     * transform: the model sees transformed values, standardised.
     * lower, upper: the range; filled values and their intervals stay inside.
+    * limits: ends of the range that many observed values are at, see
+      :func:`~gpflow_bae.impute.reading.limits.limits_of`; filled values stay inside of these, too.
     """
 
     name: str
@@ -54,6 +57,12 @@ class ColumnKind:
     transform: OutputTransform = Identity()
     lower: float = -np.inf
     upper: float = np.inf
+    limits: tuple[float, float] = (-np.inf, np.inf)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Least and largest value that is filled in."""
+        return max(self.lower, self.limits[0]), min(self.upper, self.limits[1])
 
     @property
     def whole(self) -> bool:
@@ -82,12 +91,16 @@ class ColumnKind:
         """Plain values by name, as :meth:`from_dict` takes them."""
         shift = self.transform.shift if isinstance(self.transform, Log) else None
         bounds = [self.lower, self.upper] if self.kind == "bounded" else None
-        return {"name": self.name, "kind": self.kind, "shift": shift, "bounds": bounds}
+        record = {"name": self.name, "kind": self.kind, "shift": shift, "bounds": bounds}
+        return record | {"limits": [v if np.isfinite(v) else None for v in self.limits]}
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> ColumnKind:
         """The kind of plain values."""
-        return _make(record["name"], record["kind"], record["shift"], record["bounds"])
+        found = _make(record["name"], record["kind"], record["shift"], record["bounds"])
+        low, high = record.get("limits", (None, None))
+        limits = -np.inf if low is None else low, np.inf if high is None else high
+        return dataclasses.replace(found, limits=limits)
 
     def settle(
         self, mean: np.ndarray, variance: np.ndarray, lower: np.ndarray, upper: np.ndarray
@@ -101,13 +114,13 @@ class ColumnKind:
         :param mean, variance: of cells, in their units.
         :param lower, upper: ends of their 90 % interval.
         """
-        value, deviation = np.clip(mean, self.lower, self.upper), np.sqrt(variance)
+        value, deviation = np.clip(mean, *self.range), np.sqrt(variance)
         if self.kind == "binary":
             ends = np.where(value > 0.95, 1.0, 0.0), np.where(value < 0.05, 0.0, 1.0)
             return value, np.sqrt(value * (1.0 - value)), *ends
         if self.kind == "count":
             lower, upper = np.floor(lower), np.ceil(upper)
-        lower, upper = (np.clip(end, self.lower, self.upper) for end in (lower, upper))
+        lower, upper = (np.clip(end, *self.range) for end in (lower, upper))
         return value, deviation, lower, upper
 
 
@@ -284,6 +297,8 @@ def output_kinds(
             kind = _said_kind(name, said[name], values, found)
         elif kind is None:
             kind = decide_kind(name, values)
+        if fitted is None:
+            notes += notes_on(name, column, name in said, found.place)
         if kind is not None:
             kinds.append(kind)
             wrong = np.flatnonzero(np.isfinite(column) & ~kind.allows(column))
@@ -307,7 +322,10 @@ def output_kinds(
 def _as_they_are(
     kinds: list[ColumnKind], said: Mapping[str, Any], columns: Mapping[str, np.ndarray]
 ) -> list[ColumnKind]:
-    """The kinds, without inferred logarithms that predict worse."""
+    """The kinds, without inferred logarithms that predict worse, and with limits.
+
+    Columns that are functions of each other are all logarithms, or none is.
+    """
     if not kinds:
         return kinds
     transforms = [
@@ -315,10 +333,28 @@ def _as_they_are(
         for kind in kinds
     ]
     Y = np.stack([columns[kind.name] for kind in kinds], axis=-1)
-    return [
+    kinds = [
         _make(kind.name, kind.kind) if plain else kind
         for kind, plain in zip(kinds, better_as_they_are(Y, transforms), strict=True)
     ]
+    logged = np.array([isinstance(kind.transform, Log) for kind in kinds])
+    free = np.array(
+        [
+            kind.name not in said
+            and kind.kind in ("continuous", "positive")
+            and np.nanmin(columns[kind.name]) > 0.0
+            for kind in kinds
+        ]
+    )
+    found = []
+    for kind, was, now in zip(kinds, logged, functions_alike(Y, logged, free), strict=True):
+        if was != now:
+            kind = _make(kind.name, "positive", 0.0 if now else None)
+        if kind.name not in said and kind.kind in ("continuous", "positive", "count"):
+            values = columns[kind.name]
+            kind = dataclasses.replace(kind, limits=limits_of(values[np.isfinite(values)]))
+        found.append(kind)
+    return found
 
 
 def _said_kind(name: str, said: Any, values: np.ndarray, problems: Problems) -> ColumnKind | None:

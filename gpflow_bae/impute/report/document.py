@@ -27,6 +27,7 @@ _SCORES = {
     "nll": ("NLL", "{:.2f}"),
     "coverage_90": ("coverage", "{:.0%}"),
 }
+_MOST_BEYOND = 50  # cells that are listed
 _LIBRARIES = ("gpflow-bae", "gpflow", "tensorflow", "keras", "numpy", "pandas")
 
 
@@ -38,6 +39,7 @@ class RunFacts:
     * command: the command line, to repeat the run.
     * settings: constructor arguments of the Imputer.
     * seconds: time that each part took.
+    * filled_by: the method of each output.
     """
 
     source: str
@@ -45,6 +47,7 @@ class RunFacts:
     command: str
     settings: Mapping[str, Any]
     seconds: Mapping[str, float]
+    filled_by: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def as_text(result: CheckResult) -> str:
@@ -72,16 +75,18 @@ def write(
     :param result: the result of the check, if there was one.
     """
     holes = user.num_holes
-    model = run.settings.get("model") if result is None else result.methods[0]
+    methods = dict.fromkeys(run.filled_by.values())
     page = _PAGE.substitute(
         title=_text(f"{pathlib.Path(run.source).name}, imputed"),
         summary=_text(
-            f"{holes:,} missing cells of {pathlib.Path(run.source).name} were filled by the model "
-            f"{model}; the filled table is {pathlib.Path(run.result).name}."
+            f"{holes:,} missing cells of {pathlib.Path(run.source).name} were filled by "
+            f"{', '.join(methods) or 'their only values'}; the filled table is "
+            f"{pathlib.Path(run.result).name}."
         ),
         verdict=_verdict(result),
         facts=_pairs(outline.facts(user)),
-        columns=_columns(user, predicted),
+        columns=_columns(user, predicted, run.filled_by),
+        beyond=_beyond(outline.beyond(user, predicted)),
         notes=_notes(user.notes),
         check="" if result is None else _summary(result),
         by_column="" if result is None else _by_column(result),
@@ -133,7 +138,7 @@ def _verdict(result: CheckResult | None) -> str:
     return f"<p class=verdict>{_text(result.verdict)}</p>"
 
 
-def _columns(user: UserTable, predicted: CellPredictions) -> str:
+def _columns(user: UserTable, predicted: CellPredictions, filled_by: Mapping[str, str]) -> str:
     """A table with a row for each output, with the median uncertainty of its filled cells."""
     typical = {}
     for p, kind in enumerate(user.columns.kinds):
@@ -149,11 +154,32 @@ def _columns(user: UserTable, predicted: CellPredictions) -> str:
             *(_number(value, "{:.4g}") for value in (row.least, row.median, row.greatest)),
             typical.get(row.name, "0"),
             _text(row.kind),
+            _text(filled_by.get(row.name, "its only value")),
         )
         for row in outline.columns(user)
     ]
-    header = ("column", "missing", "share", "least", "median", "greatest", "sd of filled", "kind")
+    header = (
+        *("column", "missing", "share", "least", "median", "greatest", "sd of filled"),
+        *("kind", "filled by"),
+    )
     return _table(header, rows).replace("<table>", "<table class=columns>")
+
+
+def _beyond(found: Sequence[outline.Beyond]) -> str:
+    """A list of the cells that were filled outside of the observed range of their columns."""
+    if not found:
+        return ""
+    shown = [
+        (_text(cell.column), _text(cell.place), f"{cell.value:.4g}", f"{cell.end:.4g}")
+        for cell in found[:_MOST_BEYOND]
+    ]
+    more = f" The first {_MOST_BEYOND} are shown." if len(found) > _MOST_BEYOND else ""
+    return (
+        "<h2>Filled outside of what was observed</h2>"
+        f"<p>{len(found):,} cells are beyond the least or greatest observed value of their column. "
+        f"Nothing observed says what happens there.{more}</p>"
+        + _table(("column", "place", "filled", "least or greatest observed"), shown)
+    )
 
 
 def _notes(notes: Sequence[str]) -> str:
@@ -279,10 +305,11 @@ $check
 <h2>The table</h2>
 $facts
 $columns
-<p class=small>Filled values are means of the model's prediction; “sd of filled” is the median of
+<p class=small>Filled values are means of the prediction; “sd of filled” is the median of
 their standard deviations, in the units of the column. In the filled table each has its standard
 deviation and a 90&nbsp;% interval beside it.</p>
 $notes
+$beyond
 <h2>What was filled</h2>
 $figures
 $by_column

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..reading.user_table import UserTable
+from ..reading.user_table import CellPredictions, UserTable
 
-__all__ = ["ColumnOutline", "columns", "facts", "text"]
+__all__ = [
+    "Beyond",
+    "ColumnOutline",
+    "beyond",
+    "beyond_text",
+    "columns",
+    "facts",
+    "text",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +79,61 @@ def text(user: UserTable, source: str) -> str:
         for row in rows
     ]
     return "\n".join([f"{source}: {summary}.", *lines])
+
+
+class Beyond(NamedTuple):
+    """A cell that was filled outside of the observed range of its column, and the range's end."""
+
+    column: Any
+    place: str
+    value: float
+    end: float
+
+
+def beyond(user: UserTable, predicted: CellPredictions) -> list[Beyond]:
+    """Cells that are filled outside of the observed range of their column, farthest first.
+
+    :param predicted: of all cells [T, N, P], in the units of the outputs.
+    """
+    found: list[tuple[float, Beyond]] = []
+    for p, kind in enumerate(user.columns.kinds):
+        Y, real = user.table.Y[..., p], user.table.rows
+        shown = Y[~np.isnan(Y)]
+        if len(shown) == 0:
+            continue
+        low, high = float(shown.min()), float(shown.max())
+        value = kind.settle(*(moment[..., p] for moment in predicted))[0]
+        end = np.clip(value, low, high)
+        # What rounding adds to the value itself is not beyond.
+        far = np.abs(value - end) > 1e-9 * max(abs(low), abs(high), high - low)
+        for t, n in np.argwhere(far & np.isnan(Y) & real):
+            cell = Beyond(
+                kind.name, _place(user, user.rows[t, n]), float(value[t, n]), float(end[t, n])
+            )
+            found.append((abs(cell.value - cell.end) / ((high - low) or 1.0), cell))
+    return [cell for _, cell in sorted(found, key=lambda pair: -pair[0])]
+
+
+def beyond_text(found: Sequence[Beyond]) -> list[str]:
+    """A sentence on such cells, or none."""
+    if not found:
+        return []
+    first = found[0]
+    which = "1 cell was" if len(found) == 1 else f"{len(found):,} cells were"
+    return [
+        f"{which} filled outside of what was observed in their column, the farthest in column "
+        f"{first.column!r}, {first.place}: {first.value:.4g}, beyond {first.end:.4g}. The report "
+        "lists them."
+    ]
+
+
+def _place(user: UserTable, row: int) -> str:
+    if not hasattr(user.source, "index"):
+        return f"row {row + 1}"
+    from ..reading.table_files import LINE
+
+    index = user.source.index
+    return f"line {index[row]}" if index.name == LINE else f"row {row + 1}"
 
 
 def _range(low: int, high: int) -> str:

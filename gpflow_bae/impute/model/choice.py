@@ -1,0 +1,228 @@
+"""The method of each column, by the errors of all of them in gaps that none of them has seen."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from check_shapes import check_shapes
+
+from ...data import MultiOutputTable, Standardiser
+from ..baselines.iterative_imputer import mean_squares
+from ..baselines.methods import SIMPLE, Context, variants
+from ..method_names import GP
+from ..reading.columns import ColumnKind
+from .calibration import gap_weights, variance_scales
+from .gaps import HiddenGaps
+
+__all__ = ["Choice", "GapErrors", "by_gap", "compare", "errors_of", "hide", "settled"]
+
+_SECONDS = 15.0  # for each of the methods that take long
+_DOUBT = 0.5  # standard errors by which a simple method must be better than the GPs
+
+_Moments = tuple[np.ndarray, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class GapErrors:
+    """Squared errors of a method in hidden cells, summed by gap and column.
+
+    * squares [G, P]: sums, in squared standard deviations of the columns.
+    * counts [G, P]: numbers of hidden cells.
+    """
+
+    squares: np.ndarray
+    counts: np.ndarray
+
+    @check_shapes("weights: [draws, G]", "return: [draws, P]")
+    def rmse(self, weights: np.ndarray) -> np.ndarray:
+        """Root mean squared error of each column; NaN where no gap of a column is drawn.
+
+        :param weights: how often each gap is drawn.
+        """
+        total = weights @ self.counts
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.sqrt((weights @ self.squares) / total)
+
+    def __add__(self, other: GapErrors) -> GapErrors:
+        """The errors in the gaps of both."""
+        return GapErrors(
+            np.concatenate([self.squares, other.squares]),
+            np.concatenate([self.counts, other.counts]),
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Choice:
+    """The methods of a table's columns, and what they were chosen by.
+
+    * methods: the name of the method of each output.
+    * setups: settings of the simple methods that were compared, by name.
+    * scales: factors of their variances [P], by name.
+    * errors: of all methods that were compared, by name.
+    """
+
+    methods: tuple[str, ...]
+    setups: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    scales: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    errors: Mapping[str, GapErrors] = dataclasses.field(default_factory=dict)
+
+    def without(self, names: Collection[str]) -> Choice:
+        """The choice among the other methods."""
+        left = {name: own for name, own in self.errors.items() if name not in names}
+        return dataclasses.replace(self, methods=_best(left, len(self.methods)), errors=left)
+
+    def with_more(self, errors: Mapping[str, GapErrors]) -> Choice:
+        """The choice by the errors of other gaps as well."""
+        both = {name: own + errors[name] for name, own in self.errors.items() if name in errors}
+        return dataclasses.replace(self, methods=_best(both, len(self.methods)), errors=both)
+
+
+def compare(
+    hidden: Sequence[HiddenGaps],
+    of_gps: Sequence[_Moments] | None,
+    Z: np.ndarray,
+    context: Context,
+    to_units: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    names: Sequence[str] = SIMPLE,
+) -> Choice:
+    """Fit the simple methods to a table with hidden gaps, and choose a method for each column.
+
+    :param hidden: gaps in a table of standardised outputs.
+    :param of_gps: moments [T, N, P] of standardised outputs by the GPs, for each set of gaps; None
+        to leave them out.
+    :param Z: standardised outputs [T, N, P], with the hidden cells.
+    :param to_units: values of cells as they would be filled in, given standardised moments, in
+        standard deviations of their columns.
+    """
+    truth = to_units(Z, np.zeros(Z.shape))
+    errors: dict[str, GapErrors] = {}
+    setups, scales = {}, {}
+    if of_gps is not None:
+        errors[GP] = _errors(hidden, of_gps, truth, to_units)
+    for name in names:
+        fits = [
+            {
+                setup: fit.predict(gaps.table, context.features)
+                for setup, fit in variants(
+                    name, gaps.table, context, _SECONDS / len(hidden)
+                ).items()
+            }
+            for gaps in hidden
+        ]
+        shared = [setup for setup in fits[0] if all(setup in found for found in fits)]
+        if not shared:
+            continue
+        of_setup = {
+            setup: _errors(hidden, [found[setup] for found in fits], truth, to_units)
+            for setup in shared
+        }
+        best = min(of_setup, key=lambda setup: _mean_square(of_setup[setup]))
+        setups[name], errors[name] = best, of_setup[best]
+        scales[name] = _scale_of(hidden, [found[best] for found in fits], Z, name)
+    return Choice(_best(errors, Z.shape[-1]), setups, scales, errors)
+
+
+def settled(
+    scale: Standardiser, kinds: Sequence[ColumnKind], units: np.ndarray
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """A function that returns the values that would be filled in, as :func:`compare` takes it.
+
+    :param units [P]: standard deviations of the columns.
+    """
+
+    def to_units(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        values = scale.inverse_moments(mean, variance)[0]
+        low, high = np.array([kind.range for kind in kinds]).T
+        return np.clip(values, low, high) / units
+
+    return to_units
+
+
+def by_gap(gaps: HiddenGaps, squares: np.ndarray) -> GapErrors:
+    """Squares [T, N, P] summed by gap and column."""
+    mask = gaps.table.test_mask
+    shape = (gaps.num_gaps, mask.shape[-1])
+    place = gaps.gap[mask] * shape[1] + np.nonzero(mask)[2]
+    size = shape[0] * shape[1]
+    total = np.bincount(place, squares[mask], minlength=size).reshape(shape)
+    return GapErrors(total, np.bincount(place, minlength=size).reshape(shape).astype(float))
+
+
+def errors_of(choice: Sequence[str], errors: Mapping[str, GapErrors]) -> GapErrors:
+    """The errors of a table whose columns have these methods."""
+    picked = [errors[name] for name in choice]
+    return GapErrors(
+        np.stack([e.squares[:, p] for p, e in enumerate(picked)], axis=-1), picked[0].counts
+    )
+
+
+def _errors(
+    hidden: Sequence[HiddenGaps],
+    moments: Sequence[_Moments],
+    truth: np.ndarray,
+    to_units: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> GapErrors:
+    parts = [
+        by_gap(gaps, np.square(to_units(*found) - truth))
+        for gaps, found in zip(hidden, moments, strict=True)
+    ]
+    return GapErrors(
+        np.concatenate([part.squares for part in parts]),
+        np.concatenate([part.counts for part in parts]),
+    )
+
+
+def _scale_of(
+    hidden: Sequence[HiddenGaps], moments: Sequence[_Moments], Z: np.ndarray, name: str
+) -> np.ndarray:
+    """Factors of the variances [P] of a method with which its intervals hold nine of ten cells."""
+    base = np.ones(Z.shape[-1])
+    if name in ("iterative", "trees"):  # which have no variances of their own
+        masks = [gaps.table.test_mask for gaps in hidden]
+        missed = [(found[0] - Z)[mask] for found, mask in zip(moments, masks, strict=True)]
+        columns = np.concatenate([np.nonzero(mask)[2] for mask in masks])
+        base = mean_squares(np.concatenate(missed), columns, len(base))
+    scaled = [(mean, variance * base) for mean, variance in moments]
+    return base * variance_scales(hidden, scaled, Z)
+
+
+def _mean_square(errors: GapErrors) -> float:
+    """The mean over columns of their mean squared errors."""
+    counts = errors.counts.sum(0)
+    return float(np.mean(errors.squares.sum(0)[counts > 0] / counts[counts > 0]))
+
+
+def _best(errors: Mapping[str, GapErrors], number: int) -> tuple[str, ...]:
+    """The method of each of so many columns: the GPs, or one that is better by half its doubt.
+
+    Differences are paired by gap. Gaps of other columns count as few of a column's own.
+    """
+    first = next(iter(errors), GP)
+    found = [first] * number
+    if first not in errors or not errors[first].counts.any():
+        return tuple(found)
+    gap, column = np.nonzero(errors[first].counts)
+    cells = np.maximum(errors[first].counts.sum(0), 1.0)
+    for p in range(number):
+        counts, lowest = gap_weights(column == p), 0.0
+        for name, rival in errors.items():
+            unit = (rival.squares + errors[first].squares).sum(0) / cells
+            # Relative to the columns' errors, so that badly predicted ones do not outweigh others.
+            differences = rival.squares - errors[first].squares
+            differences = (differences / np.where(unit > 0.0, unit, 1.0))[gap, column]
+            gain = float(differences @ counts)
+            rest = differences - gain / counts.sum()
+            doubt = np.sqrt(np.square(rest) @ np.square(counts))
+            if gain < lowest and gain < -_DOUBT * doubt:
+                found[p], lowest = name, gain
+    return tuple(found)
+
+
+def hide(table: MultiOutputTable, Z: np.ndarray, gaps: HiddenGaps) -> HiddenGaps:
+    """The same gaps in a table of other outputs [T, N, P]."""
+    mask = gaps.table.test_mask
+    covered = dataclasses.replace(table, Y=np.where(mask, np.nan, Z), truth=Z, test_mask=mask)
+    return dataclasses.replace(gaps, table=covered)

@@ -1,0 +1,71 @@
+"""Limits of columns that many observed values are at, and values that can hardly be right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["limits_of", "notes_on"]
+
+_LEAST_VALUES = 20  # with fewer, the shape of a distribution is not known
+_MANY = 0.1  # share of the values that makes an end of the range a limit
+_FAR = 5.0  # ranges of all other values by which an impossible one is away from them
+
+
+def limits_of(values: np.ndarray) -> tuple[float, float]:
+    """The ends of the range that at least a tenth of the observed values are at; else infinite.
+
+    Beyond such an end nothing is recorded: a visibility of 10 is one of at least 10, rain of 0 is
+    none. Filled values stay inside.
+    """
+    if len(values) < _LEAST_VALUES or len(np.unique(values)) < 3:
+        return -np.inf, np.inf
+    low, high = float(values.min()), float(values.max())
+    return (
+        low if np.mean(values == low) >= _MANY else -np.inf,
+        high if np.mean(values == high) >= _MANY else np.inf,
+    )
+
+
+def notes_on(
+    name: Any, column: np.ndarray, said: bool, place: Callable[[int], str]
+) -> tuple[str, ...]:
+    """Notes on a column that is often at an end of its range, and on one impossible value.
+
+    :param column: its cells [rows]; NaN where missing.
+    :param said: whether the user has named the kind of the column, which needs no hint then.
+    :param place: a function of a row's number that names its place.
+    """
+    values = column[np.isfinite(column)]
+    if len(values) < _LEAST_VALUES or len(np.unique(values)) < 3:
+        return ()
+    notes = []
+    for end, word in zip(limits_of(values), ("least", "greatest"), strict=True):
+        if np.isfinite(end) and not said:
+            notes.append(
+                f"Column {name!r} is {end:g}, its {word} value, in {np.mean(values == end):.0%} of "
+                "its observed cells: filled values and intervals go no further, and are means "
+                "of what is at that end and what is not."
+            )
+    if not said and values.min() >= 0.0 and values.max() == 100.0 and values.min() < 90.0:
+        notes.append(
+            f"Column {name!r} ends at 100. If it is a percentage, --bounded={name}:0:100 (in "
+            f"Python kinds={{{name!r}: (0, 100)}}) keeps filled values between 0 and 100."
+        )
+    ordered = np.sort(values)
+    for value, nearest, others in (
+        (ordered[-1], ordered[-2], ordered[:-1]),
+        (ordered[0], ordered[1], ordered[1:]),
+    ):
+        digits = f"{abs(value):g}".replace(".", "").replace("9", "")
+        # A row of nines is how devices write missing values, which has a note of its own.
+        if digits and abs(value - nearest) > _FAR * np.ptp(others):
+            notes.append(
+                f"Column {name!r} holds {value:g} in "
+                f"{place(int(np.flatnonzero(column == value)[0]))}, and all its other values are "
+                f"between {others[0]:g} and {others[-1]:g}. If it cannot be right, correct or "
+                "empty the cell: the fit takes it as observed."
+            )
+    return tuple(notes)

@@ -1,0 +1,171 @@
+"""Simple methods, and which of all methods fills a column."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import ExtraTreesRegressor
+
+from gpflow_bae.impute import Imputer, method_names
+from gpflow_bae.impute.baselines import iterative_imputer, methods
+from gpflow_bae.impute.baselines.linear_interpolation import Lines
+from gpflow_bae.impute.model import PERIODS
+from gpflow_bae.impute.model.calibration import Trial, calibrate
+from gpflow_bae.impute.model.choice import Choice, GapErrors, compare
+from gpflow_bae.impute.model.gaps import hide_gaps
+from tests.impute.tables import make_table
+
+
+def thresholds(rng: np.random.Generator, num_rows: int = 200) -> np.ndarray:
+    """Two independent columns, and the sign of their product, which no line predicts."""
+    u = rng.uniform(-1.0, 1.0, (num_rows, 2))
+    sign = np.sign(u[:, :1] * u[:, 1:]) + 0.05 * rng.standard_normal((num_rows, 1))
+    return np.concatenate([1.7 * u, sign], axis=1)[None]
+
+
+def test_names_of_arguments_are_those_of_the_methods_and_periods() -> None:
+    assert (method_names.GP, *methods.SIMPLE) == tuple(method_names.METHODS)
+    assert method_names.PERIOD_NAMES == tuple(PERIODS)
+    table = pd.DataFrame({"t": np.arange(9.0), "a": np.arange(9.0) ** 2})
+    with pytest.raises(ValueError, match="method is 'best'; expected one of"):
+        Imputer(["a"], time="t", method="best").fit(table)
+    with pytest.raises(ValueError, match="periods is .'day'.; expected a list of"):
+        Imputer(["a"], time="t", periods=["day"]).fit(table)
+    with pytest.raises(ValueError, match="same hour of other days cannot fill this table"):
+        Imputer(["a"], time="t", method="hour").fit(table)
+
+
+def test_each_column_has_the_method_with_the_lowest_error() -> None:
+    """Forty gaps of five cells; a difference that its own spread hides leaves the GPs."""
+    rng = np.random.default_rng(0)
+
+    def errors(*rmse: float) -> GapErrors:
+        squares = np.square(np.array(rmse) * rng.standard_normal((40, 5, len(rmse)))).sum(1)
+        return GapErrors(squares, np.full(squares.shape, 5.0))
+
+    first, more = (
+        {"gp": errors(0.3, 0.9, 0.5), "linear": errors(0.6, 0.3, 0.5), "mean": errors(1, 1, 1)}
+        for _ in range(2)
+    )
+    found = Choice(("gp",) * 3, errors=first).with_more(more)
+    assert found.methods[:2] == ("gp", "linear")
+    assert len(found.errors["gp"].counts) == 80
+    assert found.without({"linear"}).methods[1] == "gp"
+    equal = dict(first, linear=first["gp"])
+    assert Choice(("mean",) * 3).with_more(equal).methods == ("gp",) * 3
+    assert Choice(("gp",), errors=equal).with_more(equal).methods == ("gp",)
+
+
+def test_a_column_with_thresholds_is_for_trees_and_the_others_for_their_mean() -> None:
+    Z = thresholds(np.random.default_rng(0))
+    table = make_table(Z, np.zeros(Z.shape, bool))
+    hidden = [hide_gaps(table, 0.2, seed) for seed in (0, 1)]
+    found = compare(hidden, None, Z, methods.Context(), lambda mean, _: mean)
+    assert found.methods[2] == "trees" and found.setups["trees"].trees
+    cells = found.errors["trees"]
+    assert cells.squares[:, 2].sum() < 0.7 * found.errors["iterative"].squares[:, 2].sum()
+    assert "hour" not in found.scales  # the table has no days
+
+
+def test_chains_are_scikit_learns_and_come_back_from_arrays() -> None:
+    Z = thresholds(np.random.default_rng(1), 80)
+    Z[np.random.default_rng(2).random(Z.shape) < 0.15] = np.nan
+    table = make_table(Z, np.zeros(Z.shape, bool))
+    lines = iterative_imputer.fit_chains(table, None, with_inputs=False)
+    assert [chain.setup.rounds for chain in lines] == list(iterative_imputer.ROUNDS)
+    for chain, rounds in ((lines[0], 1), (lines[-1], 30)):
+        expected = iterative_imputer.impute(Z[0], np.zeros((80, 0)), rounds)
+        # A chain begins at zero and scikit-learn at the mean, which many rounds forget.
+        near = 1e-9 + 0.05 * (rounds == 1)
+        np.testing.assert_allclose(chain.predict(table, None)[0][0], expected, atol=max(near, 1e-5))
+    (forest,) = iterative_imputer.fit_chains(
+        table, None, with_inputs=True, trees=True, rounds=(1,), complete=True
+    )
+    for chain in (lines[1], forest):
+        again = iterative_imputer.Chain.from_arrays(chain.to_arrays())
+        np.testing.assert_array_equal(again.predict(table, None)[0], chain.predict(table, None)[0])
+
+
+def test_a_forest_of_arrays_predicts_as_scikit_learn_does() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 3)), rng.standard_normal(60)
+    model = ExtraTreesRegressor(n_estimators=5, random_state=0).fit(X, y)
+    new = rng.standard_normal((40, 3))
+    found = iterative_imputer._read(model, trees=True)(new)
+    np.testing.assert_allclose(found, model.predict(new), rtol=1e-5, atol=1e-6)
+
+
+def test_a_chain_without_time_is_left_out_and_a_table_of_many_columns_has_an_end() -> None:
+    Z = np.random.default_rng(0).standard_normal((1, 60, 30))
+    Z[np.random.default_rng(1).random(Z.shape) < 0.1] = np.nan
+    table = make_table(Z, np.zeros(Z.shape, bool))
+    for name in ("iterative", "trees"):
+        assert methods.variants(name, table, methods.Context(), 0.0) == {}
+    setup = iterative_imputer.ChainSetup(30, False)
+    assert methods.fit_simple("iterative", setup, table, methods.Context(), 0.0) is None
+
+
+def test_columns_that_were_complete_in_the_fit_are_filled_in_other_tables() -> None:
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((1, 100, 1)) + 0.1 * rng.standard_normal((1, 100, 2))
+    Z[0, :9, 0] = np.nan
+    (chain,) = iterative_imputer.fit_chains(
+        make_table(Z, np.zeros(Z.shape, bool)), None, with_inputs=False, rounds=(1,), complete=True
+    )
+    other = np.array([[[1.5, np.nan], [np.nan, -1.0]]])
+    found = chain.predict(make_table(other, np.zeros(other.shape, bool)), None)[0]
+    np.testing.assert_allclose(found, [[[1.5, 1.5], [-1.0, -1.0]]], atol=0.2)
+
+
+def test_the_same_hour_of_other_days_fills_a_day() -> None:
+    """A cycle of 24 hours that rises by one a day is a line for each hour."""
+    hours = np.arange(24.0 * 6)
+    truth = (np.sin(2 * np.pi * hours / 24) + hours // 24)[None, :, None]
+    hidden = np.zeros(truth.shape, bool)
+    hidden[0, 48:72] = True
+    table = make_table(truth, hidden, X=(hours[None, :, None] - hours.mean()) / 24)
+    found = Lines.fit(table, day=1.0, step=1 / 24)
+    np.testing.assert_allclose(found.predict(table)[0][hidden], truth[hidden], atol=1e-9)
+    again = Lines.from_arrays(found.to_arrays())
+    np.testing.assert_array_equal(again.predict(table), found.predict(table))
+
+
+def test_weights_are_those_of_each_column() -> None:
+    """The GPs have a fifth of the other's error in one column, and five times it in another."""
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((1, 200, 2))
+    gaps = hide_gaps(make_table(truth, np.zeros(truth.shape, bool)), 0.3, 0)
+    ones = np.ones(truth.shape)
+    smooth = truth + rng.standard_normal(truth.shape) * [0.1, 0.5]
+    of_rows = truth + rng.standard_normal(truth.shape) * [0.5, 0.1]
+    weight, scale, _ = calibrate([Trial(gaps, (smooth, ones), (of_rows, ones))], truth, truth)
+    assert weight[0] > 0.85 and weight[1] < 0.3 and scale.shape == (2,)
+
+
+def test_a_method_by_name_is_fitted_alone_saved_and_read(tmp_path: pathlib.Path) -> None:
+    """A gap in a line is filled by the line, exactly; the intervals of a walk hold nine of ten."""
+    rng = np.random.default_rng(0)
+    walk = np.cumsum(rng.standard_normal(300))
+    table = pd.DataFrame({"t": np.arange(300.0), "line": 3.0 + 2.0 * np.arange(300), "walk": walk})
+    hole = np.zeros(300, bool)
+    for first in range(10, 290, 15):
+        hole[first : first + 4] = True
+    holes = table.assign(line=table["line"].mask(hole), walk=table["walk"].mask(hole))
+    options = {"time": "t", "method": "linear", "progress": False}
+    imputer = Imputer(["line", "walk"], **options).fit(holes)
+    filled = imputer.impute()
+    np.testing.assert_allclose(filled["line"], table["line"], rtol=1e-9)
+    held = table["walk"].between(filled["walk_lower"], filled["walk_upper"])[hole].mean()
+    # 19 gaps of four dependent cells, some 40 independent ones: a standard error of 0.05.
+    assert 0.75 < held
+    assert imputer.posterior_ is None and set(imputer.methods_.values()) == {"linear interpolation"}
+    imputer.save(tmp_path)
+    again = Imputer.load(tmp_path)
+    pd.testing.assert_frame_equal(again.impute(holes), filled)
+    assert again.methods_ == imputer.methods_ and again.method == "linear"
+    check = imputer.check(holes)
+    assert check.methods[0] == "linear interpolation" and "coregionalised GPs" not in check.methods
+    assert check.filled_by == imputer.methods_
