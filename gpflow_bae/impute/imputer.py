@@ -202,7 +202,7 @@ class Imputer:
 
         check_integer("number", number, 1)
         user = self._table(table, Y)
-        return [user.fill_with(values) for values in draw(self._fit_, user, number, seed)]
+        return [user.fill_with(values) for values in draw(self._fitted(), user, number, seed)]
 
     def probabilities(self, table: Any = None) -> dict[Any, Any]:
         """Probabilities of the categories of each output that has some, as DataFrames [rows, K].
@@ -211,7 +211,7 @@ class Imputer:
             :meth:`predict_y`.
         """
         user = self._table(table, None)
-        moments = self._fit_.predict_cells(user)
+        moments = self._fitted().predict_cells(user)
         return user.probabilities(moments.mean, moments.variance)
 
     def check(self, table: Any, Y: Any = None, *, fraction: float = 0.1) -> CheckResult:

@@ -456,3 +456,15 @@ def test_series_at_the_same_times_have_a_note() -> None:
     assert words in read(holes).notes[-1]
     days = pd.to_datetime(holes["day"]) + pd.to_timedelta(100 * (holes["station"] == "south"), "D")
     assert not read(holes.assign(day=days)).notes
+
+
+def test_the_time_of_a_pivoted_table_is_its_index() -> None:
+    """Which has columns of several levels; they come back as such."""
+    _, holes = stations()
+    wide = holes.pivot(index="day", columns="station", values=["a", "b"])
+    user = frames.read_frame(wide, list(wide.columns), "day")
+    assert user.has_dates and user.num_rows == 40 and user.num_holes == holes.isna().sum().sum()
+    filled = user.fill(np.zeros(user.table.Y.shape), np.ones(user.table.Y.shape))
+    assert filled.columns.names == wide.columns.names and ("a", "north_sd") in filled.columns
+    long = filled[wide.columns].stack("station", future_stack=True).reset_index()
+    assert len(long) == 80 and not long.isna().any().any()

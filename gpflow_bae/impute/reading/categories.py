@@ -19,7 +19,7 @@ __all__ = ["are_categories", "fill_categories", "read_categories"]
 _MOST = 50  # categories of a column that models see; cells of others have none of these
 _FREE = 0.5  # share of the cells with a category of their own, above which text is no category
 _FEW = 20  # categories that may be as rare as that
-_NUMBER = re.compile(r"[<>≤≥+-]?=?\s*[.,]?\d.*")
+_NUMBER = re.compile("[<>≤≥+\N{MINUS SIGN}-]?=?\\s*[.,]?\\d.*")
 
 
 def are_categories(column: pd.Series, table_format: TableFormat) -> bool:
@@ -124,11 +124,10 @@ def _cells_of(
         if not absent:
             written.setdefault(word, cell)
             written.setdefault(word.lower(), cell)
-    truths = any(isinstance(level, bool) for level in levels)
-    whole = pd.api.types.is_bool_dtype(column) or not any(isinstance(v, str) for v in values)
-    return {
-        level: (level if whole else written.get(str(level).lower(), str(level)))
-        if truths
-        else written.get(level, level)
-        for level in levels
-    }
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+        return {level: written.get(level, float(level)) for level in levels}
+    if not any(isinstance(level, bool) for level in levels):
+        return {level: written.get(level, level) for level in levels}
+    if pd.api.types.is_bool_dtype(column) or not any(isinstance(v, str) for v in values):
+        return {level: level for level in levels}
+    return {level: written.get(str(level).lower(), str(level)) for level in levels}

@@ -176,6 +176,8 @@ def with_index(raw: pd.DataFrame, names: Iterable[Any]) -> pd.DataFrame:
         name = "index" if name is None and raw.index.nlevels == 1 else name
         if name is not None and name in names and name not in raw.columns:
             found = found.copy(deep=False)
+            if isinstance(found.columns, pd.MultiIndex):  # which would make a tuple of the name
+                found.columns = pd.Index(list(found.columns), tupleize_cols=False)
             found[name] = raw.index.get_level_values(level)
     return found
 
