@@ -28,7 +28,7 @@ def people(number: int = 400, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame
 
 @pytest.fixture(scope="module")
 def fitted() -> Imputer:
-    return Imputer(["a", "b", "c"], progress=False).fit(people()[1])
+    return Imputer(["a", "b", "c"], method="gp", progress=False).fit(people()[1])
 
 
 def test_cells_are_their_conditional_means(fitted: Imputer) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ...core.arguments import varies
+from .limits import FILL_VALUES
 from .local_time import clock_of, to_utc, zone_of
 from .problems import Problems
 from .table_format import TableFormat
@@ -64,13 +65,6 @@ _MODERN = (1900, 2099)  # years of the others, which could also be counters
 _FEW_DATES = 5  # distinct values; fewer that look like yymmdd may do so by chance
 _MANY_CLOCKS = 20  # the same of hhmm, which six in ten numbers look like
 _STAMPS = (1e8, 4.1e9)  # seconds since 1970, from 1973 to 2099
-
-# Values that measuring devices and archives write for missing ones.
-_SENTINELS = np.array(
-    [-9, -99, -999, -9999, -99999, -99.9, -999.9, -9999.9, -999.99, -9999.99, -32768, -2147483648]
-    + [99, 999, 9999, 99999, 999999, 99.9, 999.9, 9999.9, 999.99, 9999.99, 32767, 65535, 2147483647]
-    + [1e20, -1e20, 1e30, -1e30, 9.969209968386869e36, -1e34, 1e36, -7777, -8888, -777, -888]
-)
 
 
 def read_numbers(
@@ -443,9 +437,8 @@ def fill_value_notes(
     :param place: a function of a row's number that names its place.
     """
     notes = []
-    candidates = np.concatenate([_SENTINELS, _SENTINELS.astype(np.float32)])
     for name, values in columns.items():
-        unlikely = np.isin(values, candidates)
+        unlikely = np.isin(values, FILL_VALUES)
         others = values[np.isfinite(values) & ~unlikely]
         if len(others) == 0:
             continue

@@ -7,11 +7,18 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["limits_of", "notes_on"]
+__all__ = ["FILL_VALUES", "limits_of", "notes_on"]
 
 _LEAST_VALUES = 20  # with fewer, the shape of a distribution is not known
 _MANY = 0.1  # share of the values that makes an end of the range a limit
 _FAR = 5.0  # ranges of all other values by which an impossible one is away from them
+_WRITTEN = np.array(
+    [-9, -99, -999, -9999, -99999, -99.9, -999.9, -9999.9, -999.99, -9999.99, -32768, -2147483648]
+    + [99, 999, 9999, 99999, 999999, 99.9, 999.9, 9999.9, 999.99, 9999.99, 32767, 65535, 2147483647]
+    + [1e20, -1e20, 1e30, -1e30, 9.969209968386869e36, -1e34, 1e36, -7777, -8888, -777, -888]
+)
+#: Values that devices and archives write for missing ones, and what float32 makes of them.
+FILL_VALUES = np.concatenate([_WRITTEN, _WRITTEN.astype(np.float32)])
 
 
 def limits_of(values: np.ndarray) -> tuple[float, float]:
@@ -59,9 +66,8 @@ def notes_on(
         (ordered[-1], ordered[-2], ordered[:-1]),
         (ordered[0], ordered[1], ordered[1:]),
     ):
-        digits = f"{abs(value):g}".replace(".", "").replace("9", "")
-        # A row of nines is how devices write missing values, which has a note of its own.
-        if digits and abs(value - nearest) > _FAR * np.ptp(others):
+        # Values that stand for missing ones have a note of their own.
+        if value not in FILL_VALUES and abs(value - nearest) > _FAR * np.ptp(others):
             notes.append(
                 f"Column {name!r} holds {value:g} in "
                 f"{place(int(np.flatnonzero(column == value)[0]))}, and all its other values are "

@@ -21,7 +21,6 @@ _CLEARLY = 0.04  # least gain, as a share of the mean squared error
 _TELLING = 0.9  # largest share of a column's variance that may remain, given the other columns
 BEYOND = 0.25  # standard deviations beyond observed ones that a predicted logarithm can have
 _FUNCTION = 0.1  # share of its variance that is left of a column that is a function of others
-_MEDIAN = 0.455  # of the square of a standard normal variable
 _TAKES_PART = 0.2  # least coefficient in such a function, of standardised columns
 _MOST_COLUMNS = 50  # that are compared with each other
 _SURE = 1.0  # least gain in standard errors: a few large values often make all of it
@@ -74,13 +73,16 @@ def functions_alike(Y: np.ndarray, logged: np.ndarray, free: np.ndarray) -> np.n
     columns = np.flatnonzero(free)
     if not 2 <= len(columns) <= _MOST_COLUMNS or logged[columns].all() or not logged.any():
         return logged
-    plain, logs = Y[:, columns], np.log(Y[:, columns])
+    plain, _ = below_one(Y[:, columns], axis=0)
+    logs = np.log(plain)
     linked = np.eye(len(columns), dtype=bool)
     for values in (plain, logs):
         for i in range(len(columns)):
-            # The median: in rows where others are missing a function cannot be followed.
-            left = np.median(_squares(values, i, None)) / _MEDIAN
-            if left < _FUNCTION * np.nanvar(values[:, i]):
+            # Medians: in rows where others are missing a function cannot be followed, and one
+            # outlier would make a variance of its own.
+            left = np.median(_squares(values, i, None))
+            spread_out = np.nanmedian(np.square(values[:, i] - np.nanmedian(values[:, i])))
+            if left < _FUNCTION * spread_out:
                 weights = np.abs(_weights(values, i)) > _TAKES_PART
                 linked[i] |= np.insert(weights, i, True)
     linked |= linked.T
