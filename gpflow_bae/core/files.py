@@ -20,7 +20,15 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["as_path", "digest", "locked", "save_arrays", "to_json", "write_atomically"]
+__all__ = [
+    "as_path",
+    "check_folder",
+    "digest",
+    "locked",
+    "save_arrays",
+    "to_json",
+    "write_atomically",
+]
 
 _LOCK = ".lock"
 
@@ -28,6 +36,21 @@ _LOCK = ".lock"
 def as_path(path: str | os.PathLike[str]) -> Path:
     """Return a user's path with ``~`` expanded to their home."""
     return Path(path).expanduser()
+
+
+def check_folder(folder: Path) -> None:
+    """Check that a folder, which need not exist, can be made and written into.
+
+    :raises NotADirectoryError: if it is a file, or lies in one.
+    :raises PermissionError: if it, or the folder that it would be made in, is not writable.
+    """
+    there = folder.absolute()
+    while not there.exists() and there.parent != there:
+        there = there.parent
+    if not there.is_dir():
+        raise NotADirectoryError(f"{folder} cannot be a folder: {there} is a file.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(f"{folder} cannot be written: {there} is not writable.")
 
 
 @contextlib.contextmanager

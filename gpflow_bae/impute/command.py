@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import pathlib
 import shlex
 import sys
@@ -41,11 +42,13 @@ FLAGS = flags.FLAGS
 _FIT_FLAGS = (
     *("outputs", "time", "inputs", "task", "latent_dim", "num_steps", "seed", "method", "periods"),
 )
+_LONGEST_NAME = 140  # bytes, of 255 that most file systems have; figures add up to 110
 _KIND_FLAGS = ("continuous", "positive", "count", "binary", "category")
 
 
 def define_flags() -> None:
     """Define the flags of this command."""
+    before = set(FLAGS)
     flags.DEFINE_string(
         "input", None, "CSV, .csv.gz, Parquet or .xlsx file with holes.", required=True
     )
@@ -108,6 +111,8 @@ def define_flags() -> None:
         upper_bound=0.9,
     )
     flags.DEFINE_integer("seed", 0, "Of everything random.", lower_bound=0)
+    for name in set(FLAGS) - before:  # a flag that is given twice is an error, not its last value
+        FLAGS[name].allow_overwrite = False
 
 
 def main(argv: list[str]) -> None:
@@ -150,7 +155,7 @@ def _fill(
     from .report import document, figures
 
     out = pathlib.Path(FLAGS.out)
-    beside = out.with_suffix("") if out.suffix.lower() == ".gz" else out
+    beside = _beside(out)
     result = None
     if record is None:
         imputer = Imputer(**settings)
@@ -217,6 +222,11 @@ def _settings() -> tuple[dict[str, Any], dict[str, Any] | None]:
     return settings | {"kinds": _kinds(), "table_format": table_format}, None
 
 
+def _beside(out: pathlib.Path) -> pathlib.Path:
+    """The filled table's path without ``.gz``, after which report, figures and fit are named."""
+    return out.with_suffix("") if out.suffix.lower() == ".gz" else out
+
+
 def _check_paths() -> None:
     """Check, before anything takes time, that files can be read and written as the flags say."""
     source, out = (as_path(p) for p in (FLAGS.input, FLAGS.out))
@@ -225,7 +235,7 @@ def _check_paths() -> None:
         raise ValueError(f"--out={out} is a folder; name a file, such as {out / 'filled.csv'}.")
     if out.exists() and source.exists() and out.samefile(source):
         raise ValueError(f"--out={out} is the input itself, which would be lost; name another.")
-    if out.suffix == ".html":
+    if out.suffix.lower() == ".html":
         raise ValueError(f"--out={out}: the report is an HTML file beside the table; name a .csv.")
     _check_neighbours(source, out)
     try:
@@ -248,17 +258,26 @@ def _check_paths() -> None:
             "pip install 'gpflow-bae[tables]'."
         ) from error
     table_files.check_output(out)
+    if source.is_dir() or not source.exists():
+        what = "is a folder" if source.is_dir() else "is not there"
+        raise FileNotFoundError(f"--input={source} {what}; name a CSV or Parquet file.")
 
 
 def _check_neighbours(source: pathlib.Path, out: pathlib.Path) -> None:
     """Check that the names of the report and of the fit's folder beside the table are free."""
-    page, folder = out.with_suffix(".html"), out.with_suffix(".posterior")
+    beside = _beside(out)
+    if len(os.fsencode(beside.stem)) > _LONGEST_NAME:
+        raise ValueError(
+            f"--out={out}: figures beside it would have too long names; name a shorter one."
+        )
+    page, folder = beside.with_suffix(".html"), beside.with_suffix(".posterior")
     if out == folder or (folder.exists() and not folder.is_dir()) or page.is_dir():
         raise ValueError(
             f"--out={out}: the report {page.name} and the folder {folder.name} are written beside "
             "the table, and one of these names is taken; name another table."
         )
-    others = [out.with_suffix(ending) for ending in (".csv", ".tsv", ".txt", ".parquet", ".pq")]
+    endings = (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".pq", ".xlsx")
+    others = [beside.with_suffix(ending) for ending in endings]
     for other in others:
         if page.exists() and other.exists() and other not in (source, out):
             raise ValueError(

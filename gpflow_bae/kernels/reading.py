@@ -21,6 +21,7 @@ __all__ = [
     "check_distances",
     "covariance_of_points",
     "covariance_of_tasks",
+    "numbers_of_ids",
     "parts_of",
 ]
 
@@ -73,6 +74,16 @@ def category_columns(kernels: Sequence[Kernel], width: int) -> list[int]:
     ids = (gpflow.kernels.Coregion, Categorical, ObjectView)
     found = {int(c) for part, read in _parts(kernels, width) if isinstance(part, ids) for c in read}
     return sorted(found)
+
+
+def numbers_of_ids(kernels: Sequence[Kernel], width: int) -> dict[int, int]:
+    """Return how many ids GPflow's Coregion has, by the column that it reads them from."""
+    found: dict[int, int] = {}
+    for part, read in _parts(kernels, width):
+        if isinstance(part, gpflow.kernels.Coregion):
+            for column in read.tolist():
+                found[column] = min(part.output_dim, found.get(column, part.output_dim))
+    return found
 
 
 def check_categories(kernels: Sequence[Kernel], X: np.ndarray, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import shutil
@@ -13,8 +14,8 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..core.arguments import check_arguments
-from ..core.files import as_path, to_json
+from ..core.arguments import check_arguments, kind_of
+from ..core.files import as_path, check_folder, to_json
 from ..posteriors import FittedModel, Posterior, TemperedPosterior
 from .card import model_card
 from .fitted import serve
@@ -92,9 +93,19 @@ def export(
     :param verbose: print the path and size of the export.
     :raises ValueError: for arguments out of range, a signature that the model cannot serve, or
         example rows of other shapes.
-    :raises FileExistsError: if that version exists.
+    :raises TypeError: for another object than a posterior, or notes that are no JSON values.
+    :raises FileExistsError: if that version exists, or a file of that name that is no such card.
+    :raises OSError: if the folder cannot be written.
     """
+    if not isinstance(posterior, Posterior | TemperedPosterior | FittedModel):
+        raise TypeError(
+            "posterior must be a Posterior, TemperedPosterior or FittedModel, got "
+            f"{kind_of(posterior)}: fit or sample the model first."
+        )
     folder = as_path(path)
+    check_folder(folder)
+    _check_card(folder / CARD_FILE)
+    to_json(dict(notes or {}))  # notes that are no JSON are an error before anything is written
     if version < 1:
         raise ValueError(f"version must be a positive integer, got {version!r}.")
     final = folder / str(version)
@@ -148,6 +159,24 @@ def export(
     return Export(final, names, size, served)
 
 
+def _check_card(path: pathlib.Path) -> None:
+    """Check that a file in the place of the card is the card of another version.
+
+    :raises FileExistsError: if not.
+    """
+    if not path.exists():
+        return
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        card = None
+    if not isinstance(card, dict) or not {"name", "version", "signatures"} <= set(card):
+        raise FileExistsError(
+            f"{path} exists and is no model card of an export, and the card would be written over "
+            "it: export to another folder."
+        )
+
+
 def _requests(
     served: ServedModel,
     names: Sequence[str],
@@ -172,12 +201,22 @@ def _requests(
                 near = posterior.model.inducing_variable.Z
             near = np.asarray(near)  # has one more column if some inputs are missing
             value += np.reshape(near, [-1, near.shape[-1]])[:, :width].mean(0)
+            ids = [column for column, _ in served.ids]
+            value[:, ids] = np.round(value[:, ids])
         if key in examples:
             value = np.asarray(examples[key], kind)
             if value.ndim != 2 or value.shape[1] != width or not len(value):
                 raise ValueError(
                     f"examples[{key!r}] must have shape [rows, {width}], got {value.shape}."
                 )
+            if not np.isfinite(value).all():
+                raise ValueError(f"examples[{key!r}] holds NaN or infinity.")
+            for column, count in served.ids if key == "x" else ():
+                if not np.isin(value[:, column], np.arange(count)).all():
+                    raise ValueError(
+                        f"examples['x'] must hold ids in column {column}, whole numbers from 0 to "
+                        f"{count - 1}."
+                    )
         rows[key] = value
     count = min(len(v) for v in rows.values())
     requests: dict[str, dict[str, np.ndarray]] = {}

@@ -16,7 +16,7 @@ from ..models import DeepSVIGP, StochasticGPLVM
 from ..posteriors import FittedModel
 from .bank import Hidden
 from .requests import noise_seed
-from .served import SIGNATURES, Rows, ServedModel
+from .served import SIGNATURES, Rows, ServedModel, ids_of
 
 __all__ = ["ServedFit", "serve"]
 
@@ -96,6 +96,7 @@ class ServedFit(ServedModel):
         self.generation = "svgp" if has_inputs else None
         self.why_no_generation = "the codes of a GPLVM have a prior without inputs"
         self.input_dim = int(model.inducing_variable.Z.shape[-1]) if has_inputs else 0
+        self.ids = ids_of([model.kernel], self.input_dim) if has_inputs else ()
         self.bank = _ConstantBank(model)  # type: ignore[assignment]  # has a bank's interface
         self._compiled = Hidden(
             {name: tf.function(getattr(self, name), autograph=False) for name in SIGNATURES}

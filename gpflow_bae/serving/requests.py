@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -18,6 +18,7 @@ def check_rows(
     max_rows: int,
     *,
     allow_missing: bool = False,
+    ids: Sequence[tuple[int, int]] = (),
 ) -> tf.Tensor:
     """Return ``values [rows, width]``, or raise ``InvalidArgumentError`` with ``name``.
 
@@ -25,6 +26,8 @@ def check_rows(
     static shape is unknown.
 
     :param allow_missing: whether NaN is allowed for missing values; each row still needs a value.
+    :param ids: columns that hold ids, which a kernel would truncate to whole numbers, each with the
+        number of ids, which count from 0.
     """
     # TensorFlow would optimise away checks of the signature's static shape.
     values = tf.compat.v1.placeholder_with_default(values, shape=None)
@@ -52,6 +55,13 @@ def check_rows(
         empty = tf.reduce_all(tf.math.is_nan(values), -1)
         message = f"{name} has a row in which every value is missing. First such row:"
         assertions.append(_assert_no_row(empty, message))
+    for column, count in ids:
+        value = values[:, column]
+        wrong = (value != tf.round(value)) | (value < 0) | (value >= count)
+        message = (
+            f"{name} must hold an id, a whole number from 0 to {count - 1}, in column {column}."
+        )
+        assertions.append(_assert_no_row(wrong, f"{message} First row that does not:"))
     with tf.control_dependencies(assertions):
         return tf.identity(values)
 

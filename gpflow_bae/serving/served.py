@@ -11,6 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from ..core.arguments import check_arguments
+from ..inputs import CompletedInputs
+from ..kernels.reading import numbers_of_ids
 from ..mcmc.noise import standard_noise
 from ..models import Autoencoder
 from ..posteriors import Posterior, TemperedPosterior
@@ -29,6 +31,15 @@ __all__ = ["SIGNATURES", "ServedModel"]
 SIGNATURES = ("encode", "decode", "reconstruct", "generate", "impute")
 
 Rows = dict[str, tf.Tensor]
+
+
+def ids_of(kernels: Sequence[gpflow.kernels.Kernel], width: int) -> tuple[tuple[int, int], ...]:
+    """Return columns of x that hold ids, each with the number of ids.
+
+    There are none where x has missing entries.
+    """
+    kernels = [k for k in kernels if not isinstance(k, CompletedInputs)]
+    return tuple(numbers_of_ids(kernels, width).items())
 
 
 class ServedModel(tf.Module):
@@ -67,6 +78,7 @@ class ServedModel(tf.Module):
         self.generation, self.why_no_generation = None, "a tempered BAE has no prior over inputs"
         self.takes_codes_only = isinstance(model, Autoencoder) and model.encoder.takes_indices
         self.input_dim = 0
+        self.ids: tuple[tuple[int, int], ...] = ()
         chosen = evenly_spaced(posterior.num_samples, num_samples)
         constants: dict[str, np.ndarray] = {}
         if isinstance(posterior, Posterior):
@@ -75,6 +87,9 @@ class ServedModel(tf.Module):
                 self.input_dim = int(posterior.X.shape[-1])
                 if model.inputs is not None:
                     self.input_dim = model.inputs.num_user_columns(self.input_dim)
+                prior = model.latent_prior
+                first = [*getattr(prior, "hidden_layers", ()), prior][0]  # the others see no x
+                self.ids = ids_of(first.kernels, self.input_dim)
             if model.guide.uses_prior_variance:
                 constants["prior_variance"] = prior_variances(posterior, chosen)
             if self.generation == "conditioned":
@@ -172,6 +187,7 @@ class ServedModel(tf.Module):
                 width,
                 self.max_rows,
                 allow_missing=signature == "impute" and name == "y",
+                ids=self.ids if name == "x" else (),
             )
             for name, width in self.inputs(signature).items()
         }

@@ -272,8 +272,32 @@ def test_what_is_wrong_is_one_line(
     monkeypatch.chdir(tmp_path)
     table = stations()[1]
     table.assign(remark=[f"note {i}" for i in range(len(table))]).to_csv("t.csv", index=False)
-    parse("--input=t.csv", "--out=o.csv", "--time=day", "--task=station", flag)
+    given = ["--input=t.csv", "--out=o.csv", "--time=day", "--task=station"]
+    parse(*(g for g in given if g.partition("=")[0] != flag.partition("=")[0]), flag)
     with pytest.raises(SystemExit, match=message):
+        command.main(["impute"])
+
+
+@pytest.mark.parametrize("flag", ["--input=u.csv", "--outputs=b", "--nodayfirst", "--seed=0"])
+def test_a_flag_that_is_given_twice_is_refused(flag: str, parse: Callable[..., None]) -> None:
+    """Its last value alone would count."""
+    given = ("--input=t.csv", "--out=o.csv", "--outputs=a", "--dayfirst", "--seed=1")
+    parse(*given)
+    with pytest.raises(command.flags.IllegalFlagValueError, match="already defined as"):
+        parse(*given, flag)
+
+
+@pytest.mark.parametrize(("name", "what"), [("no.csv", "is not there"), (".", "is a folder")])
+def test_an_input_that_is_no_file_is_named(
+    name: str,
+    what: str,
+    tmp_path: pathlib.Path,
+    parse: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    parse(f"--input={name}", "--out=o.csv")
+    with pytest.raises(SystemExit, match=f"impute: --input={name} {what}; name a CSV"):
         command.main(["impute"])
 
 
@@ -368,6 +392,14 @@ def test_the_package_is_there_without_pandas() -> None:
             "old.parquet",
             "--out=old.parquet would have the report, figures and fit of old.csv",
         ),
+        ("old.csv.gz", "--out=old.csv.gz would have the report, figures and fit of old.csv"),
+        (
+            "taken.csv.gz",
+            "--out=taken.csv.gz: the report taken.html and the folder taken.posterior",
+        ),
+        ("t.HTML", "--out=t.HTML: the report is an HTML file"),
+        ("t.png", "t.png: .png cannot be written"),
+        (f"{'o' * 200}.csv", ".*figures beside it would have too long names"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_said_before_the_fit(

@@ -439,3 +439,24 @@ def test_excel_is_written_where_openpyxl_is(
     table_files.write_file(raw, tmp_path / "filled.xlsx")
     again = pd.read_excel(tmp_path / "filled.xlsx")
     assert again["a"].tolist() == [0.5, 2.0] and again["t"][1].startswith("2024-01-02")
+
+
+@pytest.mark.parametrize("before", ["", '9,"x"y,z\n'])
+def test_a_quotation_mark_that_is_not_closed_is_named(before: str, tmp_path: pathlib.Path) -> None:
+    """All rows after it would be one cell, of a column that perhaps nobody looks at."""
+    path = tmp_path / "t.csv"
+    whole = f't,a,remark\n{before}1,2,"two\nlines"\n3,4,"5"" pipe"\n'
+    path.write_text(whole)
+    assert len(table_files.read_file(path)) == 2 + bool(before)
+    path.write_text(whole + '5,6,"open\n7,8,z\n9,1,z\n')
+    line = 5 + bool(before)
+    with pytest.raises(
+        TableError, match=f"at line {line} that is not closed.* to line {line + 2} "
+    ):
+        table_files.read_file(path)
+
+
+def test_spaces_around_names_in_the_header_are_named(tmp_path: pathlib.Path) -> None:
+    raw = pd.DataFrame({"t": [0.0, 1.0, 2.0], " a": [1.0, 2.0, np.nan]})
+    with pytest.raises(TableError, match="no column .'a'.* Remove the spaces around 'a' in the"):
+        frames.read_frame(raw, ["a"], "t")

@@ -196,6 +196,7 @@ def test_half_precision_halves_the_size(
         ({"signatures": ["generate"]}, "prior without inputs.*can serve"),
         ({"examples": {"x": np.zeros((1, 1))}}, "examples has .'x'., which are no inputs"),
         ({"examples": {"y": np.zeros((1, 9))}}, r"examples\['y'\] must have shape"),
+        ({"notes": {"a": object()}}, "cannot be written as JSON"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -207,6 +208,24 @@ def test_bad_arguments_are_refused(
     with pytest.raises((TypeError, ValueError), match=message):
         serving.export(posterior, tmp_path / "m", **arguments)
     assert not (tmp_path / "m").exists()
+
+
+def test_places_that_cannot_hold_an_export_are_refused_before_anything_is_done(
+    tmp_path: pathlib.Path,
+) -> None:
+    """A file in the way, and a card that is a user's file of the same name, which stays."""
+    posterior = small.variational(models.VAE)
+    mine = tmp_path / "model_card.json"
+    for text in ("mine", '{"name": "m"}', "[]"):
+        mine.write_text(text)
+        with pytest.raises(FileExistsError, match="model_card.json exists and is no model card"):
+            serving.export(posterior, tmp_path, verbose=False)
+        assert mine.read_text() == text and list(tmp_path.iterdir()) == [mine]
+    for path in (mine, mine / "m"):
+        with pytest.raises(NotADirectoryError, match=f"cannot be a folder: {mine} is a file"):
+            serving.export(posterior, path, verbose=False)
+    with pytest.raises(TypeError, match="posterior must be a Posterior, .* got VAE: fit or"):
+        serving.export(posterior.model, tmp_path / "m", verbose=False)
 
 
 def test_versions_are_never_overwritten(exported: Exported) -> None:

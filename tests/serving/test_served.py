@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gpflow
 import keras
 import numpy as np
@@ -9,8 +11,10 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae import encoders, models, serving
+from gpflow_bae.data import prepare_data
 from gpflow_bae.posteriors import Bank, Posterior, TemperedPosterior
 from gpflow_bae.serving.bank import SampleBank
+from gpflow_bae.serving.export import _requests
 from tests.serving import small_posteriors as small
 from tests.serving.small_posteriors import L, P
 
@@ -222,3 +226,39 @@ def test_frozen_layers_and_deep_priors_are_served() -> None:
     expected = posterior.predict(x[None], num_codes=10)
     scale = np.sqrt(expected.epistemic_variance.max() / 50)
     np.testing.assert_allclose(answer["mean"], expected.mean[0], atol=5 * scale)
+
+
+def with_ids() -> Any:
+    """One long task whose second input is one of three ids."""
+    ids = gpflow.kernels.Coregion(3, 2, active_dims=[1])
+    gpflow.set_trainable(ids, False)
+    X, Y = small.data()
+    X = np.concatenate([X, np.arange(8.0)[None, :, None] % 3], -1)
+    arguments = small.common() | {"encoder": small.network(2 * P, L)}
+    kernel = gpflow.kernels.SquaredExponential(active_dims=[0]) * ids
+    model = models.SGPBAE(
+        kernel, X[0, ::2], **arguments, code_noise_variance=0.1, inducing_outputs="sampled"
+    )
+    values = [p.unconstrained_variable.numpy()[None] for p in model.sampled.parameters]
+    encoder = [v.numpy()[None] for v in model.amortized.variables]
+    return Posterior.from_arrays(model, prepare_data(model, (X, Y)), values, encoder)
+
+
+def test_ids_that_a_kernel_does_not_have_are_refused() -> None:
+    """It would take 1.5 as 1, and zeros for 3 on a GPU. The warm-up row has an id."""
+    posterior = with_ids()
+    model = served(posterior)
+    expected = posterior.predict(np.array([[0.2, 2.0]]), num_codes=1).mean
+    assert model.answer("generate", x=[[0.2, 2.0]])["mean"].shape == expected[0].shape
+    for wrong in (3.0, -1.0, 1.5):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError,
+            match=r"x must hold an id, a whole number from 0 to 2, in column 1(.|\n)*1",
+        ):
+            model.answer("generate", x=[[0.2, 2.0], [0.2, wrong]])
+        with pytest.raises(ValueError, match=r"examples\['x'\] must hold ids in column 1"):
+            _requests(model, ["generate"], posterior, {"x": np.array([[0.0, wrong]])}, 0)
+    (row,) = _requests(model, ["generate"], posterior, {}, 0)["generate"]["x"]
+    assert row[1] in (0.0, 1.0, 2.0)
+    with pytest.raises(ValueError, match="examples.* holds NaN or infinity"):
+        _requests(model, ["generate"], posterior, {"x": np.array([[np.nan, 1.0]])}, 0)

@@ -190,6 +190,9 @@ def _usable(
     if absent:
         hints = []
         for name in absent:
+            if str(name).strip() in [str(c).strip() for c in found]:
+                hints.append(f"Remove the spaces around {str(name).strip()!r} in the header.")
+                continue
             near = difflib.get_close_matches(str(name), map(str, found), 1, 0.7)
             if near:
                 hints.append(f"Did you mean {near[0]!r} for {name!r}?")

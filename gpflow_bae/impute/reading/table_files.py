@@ -28,7 +28,7 @@ _SPREADSHEETS = (".xls", ".ods")
 # Endings of files that are no text; a CSV file of such a name would mislead other programs.
 _OTHERS = (
     *(".xls", ".ods", ".feather", ".arrow", ".orc", ".h5", ".hdf5", ".nc", ".json", ".pkl", ".npz"),
-    *(".npy", ".mat", ".rds", ".sav", ".dta", ".zip", ".bz2", ".xz", ".zst"),
+    *(".npy", ".mat", ".rds", ".sav", ".dta", ".zip", ".bz2", ".xz", ".zst", ".png", ".pdf"),
 )
 
 
@@ -237,7 +237,20 @@ def _cells(path: pathlib.Path, text: str, separator: str) -> tuple[list[int], li
             last = reader.line_num
     except csv.Error as error:
         raise TableError([f"{path} is no CSV file at line {last + 1}: {error}."]) from None
+    if cells and "\n" in cells[-1][-1] and _is_open(text, separator):
+        raise TableError(
+            [
+                f"{path} has a quotation mark at line {lines[-1]} that is not closed: all lines "
+                f"from there to line {last} would be one cell. Close it, or write it twice."
+            ]
+        )
     return lines, cells
+
+
+def _is_open(text: str, separator: str) -> bool:
+    """Whether a CSV file ends inside of quotation marks: a further line is then no line."""
+    (*_, last) = csv.reader(io.StringIO(f"{text}\nend", newline=""), delimiter=separator)
+    return last != ["end"]
 
 
 def _encoding_problem(path: pathlib.Path, encoding: str, content: bytes) -> str:

@@ -60,7 +60,8 @@ def file_names(names: Iterable[str]) -> dict[str, str]:
     taken: set[str] = set()
     for name in names:
         plain = re.sub(r"[^\w.-]+", "_", unicodedata.normalize("NFC", str(name))).strip("_.-")
-        plain = plain[:60] or "column"
+        # At most 100 bytes, of the 255 that a file name may have.
+        plain = plain[:60].encode()[:100].decode(errors="ignore") or "column"
         choice, number = plain, 1
         while choice.casefold() in taken:  # some file systems ignore capitals
             number += 1
