@@ -196,7 +196,7 @@ def test_half_precision_halves_the_size(
         ({"signatures": ["generate"]}, "prior without inputs.*can serve"),
         ({"examples": {"x": np.zeros((1, 1))}}, "examples has .'x'., which are no inputs"),
         ({"examples": {"y": np.zeros((1, 9))}}, r"examples\['y'\] must have shape"),
-        ({"notes": {"a": object()}}, "cannot be written as JSON"),
+        ({"notes": {"a": 1j}}, "cannot be written as JSON"),
     ],
     ids=lambda value: str(value)[:40],
 )
