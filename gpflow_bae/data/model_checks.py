@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SPLITTING_ADVICE", "check_inputs", "check_support"]
+__all__ = ["SPLITTING_ADVICE", "check_inputs", "check_items", "check_support"]
 
 SPLITTING_ADVICE = (
     "take a model that splits over points, such as SVGPVAE, a sampled one with "
@@ -23,6 +23,22 @@ def check_inputs(model: Any, X: np.ndarray, name: str = "X") -> None:
     check = getattr(model, "check_inputs", None)
     if check is not None:
         check(X, name)
+
+
+def check_items(model: Any, number: int) -> None:
+    """Check that a model with free codes has those of as many items as the data have.
+
+    Minibatches would gather codes of others, which on a GPU are zeros without an error.
+
+    :param number: number of tasks in the data, or of points of a single task.
+    :raises ValueError: if not, with both numbers.
+    """
+    for variable in getattr(getattr(model, "guide", None), "row_variables", ()):
+        if variable.shape[0] != number:
+            raise ValueError(
+                f"The model has codes of {variable.shape[0]} items, and the data have {number} "
+                "(tasks, or points of a single task): build its FreeFormEncoder for these data."
+            )
 
 
 def check_support(

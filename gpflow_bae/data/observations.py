@@ -23,6 +23,7 @@ __all__ = [
     "as_inputs",
     "as_observations",
     "as_pair",
+    "check_has_rows",
     "check_same_points",
     "checked_inputs",
     "in_memory",
@@ -235,6 +236,15 @@ def as_observations(
         if seen.all():
             return tf.constant(values), None
         return tf.constant(np.where(seen, values, np.zeros_like(values))), tf.constant(seen)
+
+
+def check_has_rows(shape: Any, name: str = "Y") -> None:
+    """Check that observations of this shape have rows and columns.
+
+    :raises ValueError: if not.
+    """
+    if 0 in tuple(shape):
+        raise ValueError(f"{name} has shape {tuple(shape)}, without any observation; pass rows.")
 
 
 def as_pair(data: Any, name: str = "data") -> tuple[Any, Any]:

@@ -13,8 +13,8 @@ from ..base import VariationalModel
 from ..core.arguments import as_numbers, check_arguments
 from .compressed_rows import split_missing
 from .memory import check_memory
-from .model_checks import SPLITTING_ADVICE, check_inputs, check_support
-from .observations import Observations, as_pair, checked_inputs, mask_missing
+from .model_checks import SPLITTING_ADVICE, check_inputs, check_items, check_support
+from .observations import Observations, as_pair, check_has_rows, checked_inputs, mask_missing
 from .sparse_table import SparseTable
 from .streams import StreamedObservations
 
@@ -67,6 +67,7 @@ def prepare_data(
     mask: Any
     if scipy.sparse.issparse(Y):
         _check_takes_sparse(model)
+        check_has_rows(Y.shape)
         values = np.append(np.asarray(Y.tocsr().data, np.float32), np.float32(0.0))[:, None]
         check_support(model, values)
         Y, mask, observed = split_missing(Y)
@@ -77,6 +78,7 @@ def prepare_data(
         Y = Y if has_tasks else Y[None]
         if Y.ndim != 3:
             raise ValueError(f"Y must have shape [N, P] or [T, N, P], got {Y.shape}.")
+        check_has_rows(Y.shape[not has_tasks :])
         Y, seen = mask_missing(Y)
         check_support(model, Y, seen)
         observed = seen.sum(1)
@@ -109,6 +111,7 @@ def prepare_data(
             "change the width of the decoder's last layer."
         )
     result = Observations(X, Y, mask, has_tasks)
+    check_items(model, result.num_items)
     _check_batch_size(model, result, batch_size)
     prior = getattr(model, "latent_prior", None)
     if prior is not None and X is not None:

@@ -12,7 +12,7 @@ from gpflow.base import TensorType
 from ..base import Batch, Cells, VariationalModel
 from ..core.arguments import as_array, as_numbers, check_arguments
 from ..core.files import digest
-from .model_checks import check_support
+from .model_checks import check_items, check_support
 
 __all__ = ["SparseTable"]
 
@@ -143,6 +143,7 @@ class SparseTable:
                 f"{self.num_outputs} columns."
             )
         check_support(model, self.triplets()["values"], name="values")
+        check_items(model, self.num_items)
         if batch_size is not None and not 1 <= batch_size <= self.num_items:
             raise ValueError(
                 f"batch_size must lie between 1 and the {self.num_items} rows, got {batch_size}."

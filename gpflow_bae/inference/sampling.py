@@ -19,12 +19,14 @@ from ..posteriors import Bank, Posterior, TemperedPosterior
 from .chains import chain_seeds, stack_chains
 from .checks.drift_check import warn_of_drift
 from .checks.fit_check import warn_of_useless_fit
+from .checks.input_check import warn_of_inputs
 from .checks.temperature_check import warn_of_temperature
 from .engines.amortized import AmortizedSampling
 from .engines.bound_sampling import BoundSampling
 from .engines.chain_sampling import ChainSampling
 from .engines.weight_sampling import WeightSampling
 from .runs.checkpoints import RunDirectory
+from .runs.model_record import model_record
 from .runs.run import Run, Trace, run
 from .seeding import seed_networks
 from .settings import AmortizedSettings, amortized_preset
@@ -211,6 +213,7 @@ def sample_amortized(
         warn_of_useless_fit(posterior)
     warn_of_temperature(posterior)
     warn_of_drift(posterior, settings.burnin_rounds)
+    warn_of_inputs(posterior)
     return posterior
 
 
@@ -265,6 +268,7 @@ def _record(algorithm: ChainSampling, starts: list[Any]) -> dict[str, Any]:
         "sampler": algorithm.sampler.name,
         "sampler_settings": dict(algorithm.sampler.settings),
         "model": type(model).__name__,
+        **model_record(model),
         "sampled": [
             f"{p}{tuple(v.shape)}"
             for p, v in zip(algorithm.sampled.paths, algorithm.sampled.parameters, strict=True)

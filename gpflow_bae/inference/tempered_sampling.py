@@ -16,6 +16,7 @@ from .checks.drift_check import warn_of_drift
 from .engines.tempered import TemperedSampling
 from .preconditioning import affine_map
 from .runs.checkpoints import run_directory
+from .runs.model_record import model_record
 from .runs.run import run
 from .seeding import seed_networks
 from .tempered_settings import TemperedSettings
@@ -58,6 +59,7 @@ def sample_tempered(
     data = prepare_data(model, (None, Y))
     record = {
         **settings.describe(),
+        **model_record(model),
         "seed": seed,
         "sampled": [
             f"{p}{tuple(v.shape)}"

@@ -12,7 +12,7 @@ from ..core import functional
 from ..core.arguments import check_arguments
 from ..data import as_inputs, as_pair, prepare_data
 from ..data.model_checks import check_support
-from ..data.observations import as_observations, check_same_points
+from ..data.observations import as_observations, check_has_rows, check_same_points
 from ..kernels.reading import check_categories, check_columns_are_there, check_distances
 from ..likelihoods import DecoderLikelihood, MaskedLikelihood
 from ..mcmc.noise import item_noise
@@ -189,6 +189,7 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
                 f"{of_y} must have shape [N, P] with P = {width}, the width of the decoder, got "
                 f"{tuple(Y.shape)}."
             )
+        check_has_rows(Y.shape, of_y)
         check_same_points((1, *X.shape), (1, *Y.shape))
         known = tf.get_static_value(X)
         if known is not None:

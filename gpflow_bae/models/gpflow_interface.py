@@ -17,7 +17,7 @@ from ..core.linalg import cholesky
 from ..data import as_inputs
 from ..data.memory import check_full_cov
 from ..data.model_checks import SPLITTING_ADVICE, check_support
-from ..data.observations import as_observations, check_same_points
+from ..data.observations import as_observations, check_has_rows, check_same_points
 from ..mcmc.noise import standard_noise
 from .autoencoder import Autoencoder
 
@@ -68,7 +68,9 @@ class ExternalDataModel(
 
     ``data`` is ``(X, Y)``, inputs ``[N, D]`` and observations ``[N, P]`` of one task, or
     ``[T, N, D]`` and ``[T, N, P]`` of several; ``Y`` is NaN where missing, and ``X`` None for
-    models without inputs.
+    models without inputs. A column that is missing in all rows adds nothing to a bound or density,
+    because test data and minibatches may have such columns; fits refuse it, for nothing would
+    determine its part of the decoder. Data without rows are refused.
     """
 
     num_data: int | None = None
@@ -325,6 +327,7 @@ class ExternalDataModel(
                 f"Y must have shape [N, P] or [T, N, P] with P = {width}, the width of the "
                 f"decoder, got {tuple(Y.shape[1:] if single else Y.shape)}."
             )
+        check_has_rows(Y.shape[1:] if single else Y.shape)
         if X is None:
             if self.needs_inputs:
                 raise ValueError(

@@ -7,6 +7,7 @@ from typing import Any
 import gpflow
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -173,6 +174,59 @@ def test_triplets_are_the_table_with_holes(q_diag: bool) -> None:
     error = np.std(values) / np.sqrt(len(values))
     assert abs(np.mean(values) - expected) < 4.0 * error
     assert error < 0.02 * abs(expected)
+
+
+@pytest.mark.parametrize("number", [N - 1, N + 1])
+def test_data_with_another_number_of_rows_than_codes_are_refused(number: int) -> None:
+    """In minibatches too, whose rows would have zeros for codes, on a GPU without an error."""
+    Y = np.resize(make_data(), (number, P))
+    rows, columns = np.indices(Y.shape)
+    table = SparseTable(rows.ravel(), columns.ravel(), Y.ravel())
+    for data in ((None, Y), table):
+        for batch_size in (None, 5):
+            with pytest.raises(ValueError, match=f"codes of {N} items, and the data have {number}"):
+                prepare_data(make_model(), data, batch_size)
+
+
+@pytest.mark.parametrize("kind", ["masked", "frame", "nullable", "triplets", "integers"])
+def test_tables_of_other_kinds_are_the_array_with_holes(kind: str) -> None:
+    """The bound is the same number for each."""
+    Y = np.round(4.0 * make_data(missing=0.3))
+    holes = np.isnan(Y)
+    filled = np.where(holes, 7.0, Y)
+    rows, columns = np.nonzero(~holes)
+    order = np.random.default_rng(0).permutation(len(rows))
+    data: Any = {
+        "masked": lambda: (None, np.ma.array(filled, mask=holes)),
+        "frame": lambda: (None, pd.DataFrame(Y)),
+        "nullable": lambda: (None, pd.DataFrame(filled).astype("Int64").mask(holes)),
+        "triplets": lambda: SparseTable(rows[order], columns[order], Y[rows, columns][order]),
+        "integers": lambda: (None, np.ma.array(filled.astype(np.int32), mask=holes)),
+    }[kind]()
+    model = make_model()
+    terms = [model.terms(prepare_data(model, d).gather(None), SEED) for d in (data, (None, Y))]
+    found, expected = (t.expected_log_likelihood - t.divergence for t in terms)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda Y: np.where(np.arange(N)[:, None] == 3, np.nan, Y), None),
+        (lambda Y: np.where(np.arange(P) == 1, np.nan, Y), r"in column\(s\) \[1\]"),
+        (lambda Y: Y[:0], r"shape \(0, 5\), without any observation"),
+        (lambda Y: np.full_like(Y, np.nan), r"no observation at all"),
+    ],
+)
+def test_rows_and_columns_without_observations(change: Any, message: str | None) -> None:
+    """A row's code then has its prior; a column's function would have nothing to fit."""
+    model, Y = make_model(), change(make_data())
+    if message is not None:
+        with pytest.raises(ValueError, match=message):
+            prepare_data(model, (None, Y))
+        return
+    batch = prepare_data(model, (None, Y)).gather(None)
+    assert np.isfinite(model.terms(batch, SEED).expected_log_likelihood)
 
 
 def test_a_missing_cell_is_a_deleted_one() -> None:

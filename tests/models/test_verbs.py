@@ -105,6 +105,45 @@ def test_what_is_masked_is_missing_of_a_model_of_gpflow(verb: str) -> None:
     assert not np.allclose(found, getattr(model, verb)((X, FILLED)))
 
 
+OF_DATA = ("elbo", "training_loss", "training_loss_closure", "log_posterior_density")
+
+
+@pytest.mark.parametrize("verb", [*OF_DATA, "predict_log_density"])
+def test_data_without_rows_are_refused(verb: str) -> None:
+    """Their bound would be 0, as that of the best of models."""
+    for model in (gp_vae(), svgp_vae()):
+        with pytest.raises(ValueError, match=r"Y has shape \(0, 3\), without any observation"):
+            VERBS[verb](model, X[:0], Y[:0])
+        with pytest.raises(ValueError, match=r"Y has shape \(0, 3\), without any observation"):
+            prepare_data(model, (X[:0], Y[:0]))
+    name = "elbo" if verb in OF_DATA else verb
+    with pytest.raises(ValueError, match=r"Y(new)? has shape \(0, 3\), without any observation"):
+        getattr(deep_svigp(), name)((X[:0], Y[:0]))
+
+
+@pytest.mark.parametrize("verb", [*OF_DATA, "predict_log_density"])
+def test_a_column_that_is_missing_in_all_rows_adds_nothing_and_is_refused_by_fits(
+    verb: str,
+) -> None:
+    """So that its part of the decoder has no effect, but for the prior of its bias."""
+    missing = np.where(np.arange(P) == 1, np.nan, Y)
+    sign = {"training_loss": 1.0, "training_loss_closure": 1.0, "log_posterior_density": -1.0}
+    for model in (gp_vae(), svgp_vae(), deep_svigp()):
+        is_deep = isinstance(model, models.DeepSVIGP)
+        name = "elbo" if is_deep and verb in OF_DATA else verb
+        found = []
+        for _ in range(2):
+            value = getattr(model, name)((X, missing)) if is_deep else None
+            value = VERBS[verb](model, X, missing) if value is None else value
+            found.append(value.numpy() + sign.get(name, 0.0) * model.log_prior_density())
+            *_, bias = model.decoder.trainable_variables
+            bias.assign_add([0.0, 5.0, 0.0])
+        assert np.isfinite(found[0]).all()
+        np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
+        with pytest.raises(ValueError, match=r"no observation at all in column\(s\) \[1\]"):
+            prepare_data(model, (X, missing))
+
+
 def test_tasks_that_are_masked_apart_are_masked_together() -> None:
     tasks = [np.ma.array(FILLED, mask=HOLES), np.ma.array(FILLED, mask=HOLES[::-1])]
     data = prepare_data(gp_vae(), (X, tasks))

@@ -12,6 +12,7 @@ import tensorflow as tf
 from ...base import Batch, VariationalModel
 from ...core import functional
 from ...data import Observations, SparseTable, StreamedObservations, draw_indices
+from ..runs.model_record import model_record
 from ..runs.run import Trace
 from ..settings import VariationalSettings
 from ..sharding.replicas import ALONE, Replicas, Share
@@ -224,6 +225,7 @@ class VariationalFit(Optimisation):
             "seed": int(self._seed[0]),
             "steps_per_call": self.steps_per_call,
             "model": type(self.model).__name__,
+            **model_record(self.model),
             "trained": [f"{v.name}{tuple(v.shape)}" for v in self.model.trainable_variables],
             "data": self.data.describe(),
         }

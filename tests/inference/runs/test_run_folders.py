@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import gpflow
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -29,11 +30,17 @@ Y[2, 1] = np.nan
 Data = tuple[np.ndarray, np.ndarray]
 
 
-def model() -> models.SGPVAE:
-    encoder = encoders.FreeFormEncoder(1, N, 2)
-    return models.SGPVAE(
-        gpflow.kernels.Matern32(), X[::3], network(2, P), encoder, likelihoods.Gaussian(0.3), 2
-    )
+def model(
+    kernel: Callable[[], Any] = gpflow.kernels.Matern32,
+    activation: str = "tanh",
+    fixed: float | None = None,
+) -> models.SGPVAE:
+    encoder, likelihood = encoders.FreeFormEncoder(1, N, 2), likelihoods.Gaussian(fixed or 0.3)
+    decoder = network(2, P)
+    decoder.layers[0].activation = keras.activations.get(activation)
+    found = models.SGPVAE(kernel(), X[::3], decoder, encoder, likelihood, 2)
+    gpflow.set_trainable(found.likelihood, fixed is None)
+    return found
 
 
 def moved_hole() -> np.ndarray:
@@ -52,10 +59,18 @@ OTHERS: dict[str, Callable[[], Data]] = {
 }
 
 
-def fit(data: Data, folder: pathlib.Path, resume: bool = True, **options: Any) -> np.ndarray:
+def fit(
+    data: Data,
+    folder: pathlib.Path,
+    resume: bool = True,
+    changes: dict[str, Any] | None = None,
+    **options: Any,
+) -> np.ndarray:
+    """Fit a model with ``changes``."""
     settings = inference.VariationalSettings(num_steps=2)
     common = {"steps_per_call": 1, "out_dir": folder, "resume": resume, "progress": False}
-    return inference.fit_variational(model(), data, settings, **common, **options)
+    own = model(**changes or {})
+    return inference.fit_variational(own, data, settings, **common, **options)
 
 
 @pytest.fixture(scope="module", name="folder")
@@ -77,6 +92,33 @@ def test_a_run_goes_on_with_its_own_data(folder: pathlib.Path) -> None:
     """In another layout of memory and another precision of what float32 holds."""
     same = np.asfortranarray(Y.astype(np.float32).astype(np.float64))
     assert len(fit((np.asfortranarray(X), same), folder)) == 2
+
+
+OTHER_MODELS: dict[str, tuple[dict[str, Any], str]] = {
+    "another kernel": ({"kernel": gpflow.kernels.Matern12}, "Matern32' there, 'Matern12' now"),
+    "other columns": (
+        {"kernel": lambda: gpflow.kernels.Matern32(active_dims=[0])},
+        r"_active_dims: 'slice\(None, None, None\)' there, '\[0\]' now",
+    ),
+    "another activation": ({"activation": "relu"}, "tanh.* there, .*relu.* now"),
+    "a fixed value": ({"fixed": 0.5}, "variance: .*a parameter.* there, .*0.5.* now"),
+}
+
+
+@pytest.mark.parametrize("what", OTHER_MODELS)
+def test_a_run_does_not_go_on_with_another_model(folder: pathlib.Path, what: str) -> None:
+    """Whose variables have the same names and shapes."""
+    changes, words = OTHER_MODELS[what]
+    with pytest.raises(ValueError, match=f"holds a run with other settings .*{words}"):
+        fit((X, Y), folder, changes=changes)
+
+
+def test_a_run_does_not_go_on_in_another_precision(folder: pathlib.Path) -> None:
+    with (
+        gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=1e-4)),
+        pytest.raises(ValueError, match="precision: 'float64' there, 'float32' now"),
+    ):
+        fit((X, Y), folder)
 
 
 def test_numbers_of_numpy_are_settings(tmp_path: pathlib.Path) -> None:
