@@ -12,7 +12,7 @@ import numpy as np
 from check_shapes import check_shapes
 
 from experiments.imputation.plans import Plan, build_model, gaussian_encoder
-from gpflow_bae import inference, latent_priors, models
+from gpflow_bae import inference, latent_priors
 from gpflow_bae.data import MultiOutputTable, Standardiser, prepare_data
 from gpflow_bae.inference.runs.checkpoints import stopwatch
 from gpflow_bae.posteriors import Posterior
@@ -109,9 +109,9 @@ def _start_free_codes(model: Any, fitted: Any, data: Any) -> list[gpflow.Paramet
 def warm_start(plan: Plan, model: Any, table: MultiOutputTable) -> inference.WarmStart:
     """Return the variational fit from which a plan's sampled model starts."""
     prior = None
-    if isinstance(model, models.DSGPBAE):
-        # Hidden layers start as identities, so the last layer equals the initial deep prior.
-        last = model.latent_prior.last_layer
+    # Hidden layers start as identities, so the last layer equals the initial deep prior.
+    last = getattr(model.latent_prior, "last_layer", model.latent_prior)
+    if last.whitened_inducing is not None:  # sampled, and integrated out by the bound
         prior = latent_priors.SparseGP(
             last.kernels, last.inducing_variable, last.latent_dim, plan.code_noise_variance
         )

@@ -49,6 +49,7 @@ class Plan(plans.Plan):
     noise_start: float = 0.1  # standard deviation of the noise of standardised outputs
     noise_floor: float = 1e-3
     code_noise_variance: float = 1e-3  # of a sampled model
+    inducing_outputs: str = "integrated"  # of sgp_bae; or "sampled", which rounds of rows need
     num_layers: int = 2  # of a deep prior, including the last; 3 as published
     hidden_variance: float = 0.05  # of hidden layers' functions around their inputs, in X's units^2
     nugget: float | None = None  # code noise variance of a variational model; None as published
@@ -122,6 +123,7 @@ def default_plan(
         if published is not None and model in SAMPLED:
             defaults |= {"net": "zeros", "num_inducing": 128, "num_layers": 3}
             if published.step_size is not None and named != "sghmc":
+                defaults["inducing_outputs"] = "sampled"
                 schedule = {"batch_size": 100} | schedule
                 sampler = {"step_size": published.step_size} | sampler
         elif published is not None:
@@ -242,6 +244,7 @@ def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
     if plan.model == "sgp_bae":
         for kernel in kernels:
             models.set_default_kernel_priors(kernel, plan.lengthscale, variance=1.0)
+        common["inducing_outputs"] = plan.inducing_outputs
         return models.SGPBAE(kernel=kernels, inducing_variable=Z, **common)
     hidden = [_kernel(plan, table) for _ in range(plan.num_layers - 1)]
     for kernel in hidden:

@@ -74,6 +74,11 @@ def test_published_settings_of_sampled_models(name: str, step_size: float) -> No
     assert rounds is not None and sampler is not None
     assert (rounds.burnin, rounds.num_samples, rounds.thinning) == (1500, 50, 180)
     assert rounds.batch_size == 100
+    shallow = plans.default_plan("sgp_bae", "paper", published, num_inducing=6, latent_dim=1)
+    model = plans.build_model(shallow, table())
+    assert model.latent_prior.splits_over_points  # or rounds of a hundred rows would be refused
+    start = fitting.warm_start(shallow, model, table()).latent_prior
+    assert start.kernels[0] is model.latent_prior.kernels[0] and start.whitened_inducing is None
     assert (sampler.settings["step_size"], sampler.settings["momentum_decay"]) == (step_size, 0.05)
 
 
