@@ -228,7 +228,8 @@ def _categories(
     return {
         name: None
         for name in names
-        if said.get(name) == "category"
+        if isinstance(said.get(name), str)
+        and said[name] == "category"
         or (said.get(name) is None and are_categories(raw[name], table_format))
     }
 
