@@ -18,7 +18,7 @@ __all__ = ["are_categories", "fill_categories", "read_categories"]
 
 _MOST = 50  # categories of a column that models see; cells of others have none of these
 _FREE = 0.5  # share of the cells with a category of their own, above which text is no category
-_FEW = 20  # categories that may be as rare as that
+_FEW = 5  # categories that may be as rare as that
 _NUMBER = re.compile("[<>≤≥+\N{MINUS SIGN}-]?=?\\s*[.,]?\\d.*")
 
 
