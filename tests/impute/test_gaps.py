@@ -94,3 +94,26 @@ def test_gaps_do_not_depend_on_the_order_of_columns_and_rows(runs) -> None:
             table.X[:, rows], table.Y[:, rows][..., columns], output_names=names
         )
         np.testing.assert_array_equal(hide_gaps(moved, 0.1, 0).gap, found[:, rows][..., columns])
+
+
+def test_evenly_drawn_gaps_have_the_tables_share_of_long_ones() -> None:
+    """Of 40 gaps in a table 10 are of eight cells, and so are a quarter of those that are hidden.
+
+    Random draws differ from seed to seed; alternating ones by one gap, or two where one of them
+    had no room.
+    """
+    truth = np.random.default_rng(0).standard_normal((1, 800, 1))
+    Y = truth.copy()
+    for i, first in enumerate(range(10, 770, 19)):
+        Y[0, first : first + (8 if i % 4 == 0 else 1)] = np.nan
+    table = MultiOutputTable(np.arange(800.0)[None, :, None], Y)
+
+    def long_ones(evenly: bool) -> list[float]:
+        found = []
+        for seed in range(20):
+            gaps = hide_gaps(table, 0.1, seed, evenly=evenly)
+            cells = np.bincount(gaps.gap[gaps.gap >= 0])
+            found.append(np.count_nonzero(cells > 1) - 0.25 * len(cells))
+        return found
+
+    assert np.abs(long_ones(True)).max() <= 2.0 < np.abs(long_ones(False)).max()

@@ -123,8 +123,8 @@ def hide_gaps(
     for k in range(least_gaps + int(wanted)):
         if hidden.sum() >= wanted and placed >= least_gaps:
             break
-        which = int((begin + _GOLDEN * k) % 1.0 * len(gaps)) if evenly else rng.integers(len(gaps))
-        gap = gaps[which]
+        share = (begin + _GOLDEN * k) % 1.0 * len(gaps) if evenly else rng.integers(len(gaps))
+        gap = gaps[int(share)]
         # All tries are for the same gap: long gaps, for which few places have room, would otherwise
         # be rarer than in the table.
         for _ in range(_TRIES):
