@@ -72,7 +72,7 @@ PRIORS: dict[str, Call] = {
     "MarkovGP": (
         latent_priors.MarkovGP,
         lambda: (
-            {**with_gp(latent_dim=L, code_noise_variance=0.1, parallel=True)}
+            {**with_gp(latent_dim=L, code_noise_variance=0.1)}
             | {"kernel": gpflow.kernels.Matern32()}
         ),
     ),
