@@ -30,7 +30,7 @@ class TableTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     >>> rows = np.random.default_rng(0).standard_normal((40, 1)) * [1.0, 2.0, 3.0]
     >>> rows[3, 1] = np.nan
-    >>> filled = TableTransformer().fit_transform(rows)
+    >>> filled = TableTransformer(method="gp").fit_transform(rows)
     >>> bool(abs(filled[3, 1] - 2.0 * rows[3, 0]) < 0.2)
     True
     """
@@ -42,6 +42,7 @@ class TableTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         inputs: Sequence[Any] = (),
         task: Any = None,
         kinds: Mapping[Any, Any] | None = None,
+        method: str = "auto",
         settings: Mapping[str, Any] | None = None,
         random_state: Any = 0,
     ):
@@ -49,6 +50,7 @@ class TableTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         :param time, inputs, task: names of columns of a DataFrame, as of
             :class:`~gpflow_bae.impute.Imputer`; all other columns are filled.
         :param kinds: kinds of columns by name, as of the Imputer.
+        :param method: the method that fills, as of the Imputer.
         :param settings: settings of the fit, as of the Imputer.
         :param random_state: an integer, for equal fits to equal data; a ``RandomState``; or None
             for new random numbers in each fit.
@@ -57,6 +59,7 @@ class TableTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.inputs = inputs
         self.task = task
         self.kinds = kinds
+        self.method = method
         self.settings = settings
         self.random_state = random_state
 
@@ -79,6 +82,7 @@ class TableTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             [name for name in X.columns if name not in named] if frame else (),
             **roles,
             kinds=self.kinds,
+            method=self.method,
             settings=self.settings,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             progress=False,

@@ -37,7 +37,7 @@ def plants(number: int = 1200, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFram
 
 @pytest.fixture(scope="module")
 def fitted() -> Imputer:
-    return Imputer(["kind", "x", "y"], progress=False).fit(plants()[1])
+    return Imputer(["kind", "x", "y"], method="gp", progress=False).fit(plants()[1])
 
 
 def test_probabilities_are_those_of_bayes(fitted: Imputer) -> None:
@@ -94,8 +94,8 @@ def test_categories_help_and_other_text_stays(tmp_path: pathlib.Path) -> None:
     table = whole.assign(kind=holes["kind"], note="free text, such as this")
     gap = np.random.default_rng(0).random(500) < 0.3
     table.loc[gap, "y"] = np.nan
-    helped = Imputer(["y", "x"], inputs=["kind"], progress=False).fit(table)
-    alone = Imputer(["y", "x"], progress=False).fit(table)
+    helped = Imputer(["y", "x"], inputs=["kind"], method="gp", progress=False).fit(table)
+    alone = Imputer(["y", "x"], method="gp", progress=False).fit(table)
     filled = helped.impute()
     known = gap & table["kind"].notna()
 

@@ -66,7 +66,11 @@ def test_pooled_intervals_of_a_mean_hold_it() -> None:
         rng = np.random.default_rng(seed)
         Y = rng.multivariate_normal(np.zeros(3), COVARIANCE, 60)
         Y[(Y[:, 1] > 0.0) & (rng.random(60) < 0.8), 0] = np.nan
-        tables = Imputer(progress=False, settings={"calibration": 0.0}).fit(Y).draws(8, seed=seed)
+        tables = (
+            Imputer(method="gp", progress=False, settings={"calibration": 0.0})
+            .fit(Y)
+            .draws(8, seed=seed)
+        )
         low, high = pooled_interval(tables)
         held += low <= 0.0 <= high
         there = Y[~np.isnan(Y[:, 0]), 0]
@@ -86,7 +90,7 @@ def test_draws_are_tables_of_possible_values() -> None:
         }
     )
     holes = table.mask(rng.random(table.shape) < 0.2)
-    imputer = Imputer(list(table), progress=False).fit(holes)
+    imputer = Imputer(list(table), method="gp", progress=False).fit(holes)
     first, second = imputer.draws(2, seed=1)
     for drawn in (first, second):
         assert list(drawn.columns) == list(table) and not drawn.isna().any().any()
@@ -104,7 +108,9 @@ def test_neighbours_of_a_series_are_drawn_together() -> None:
     Y = np.stack([np.sin(t / 6.0), np.cos(t / 6.0)], axis=-1)
     Y += 0.02 * np.random.default_rng(0).standard_normal(Y.shape)
     Y[20:35] = np.nan
-    imputer = Imputer(progress=False, num_steps=10, settings={"num_fits": 1}).fit(t[:, None], Y)
+    imputer = Imputer(method="gp", progress=False, num_steps=10, settings={"num_fits": 1}).fit(
+        t[:, None], Y
+    )
     filled = imputer.impute()
     drawn = np.stack(imputer.draws(30))
     off = (drawn - filled.filled)[:, 20:35, 0] / filled.sd[20:35, 0]

@@ -63,8 +63,8 @@ def test_the_order_of_rows_has_no_effect_and_rows_may_repeat(fitted: Imputer) ->
     _, holes = people()
     twice = pd.concat([holes, holes.iloc[:50]], ignore_index=True)
     order = np.random.default_rng(1).permutation(len(twice))
-    expected = Imputer(["a", "b", "c"], progress=False).fit(twice).impute()
-    found = Imputer(["a", "b", "c"], progress=False).fit(twice.iloc[order]).impute()
+    expected = Imputer(["a", "b", "c"], method="gp", progress=False).fit(twice).impute()
+    found = Imputer(["a", "b", "c"], method="gp", progress=False).fit(twice.iloc[order]).impute()
     pd.testing.assert_frame_equal(found, expected.iloc[order], rtol=1e-6)
 
 
@@ -96,8 +96,8 @@ def test_a_fit_is_kept_and_fills_other_rows(fitted: Imputer, tmp_path: pathlib.P
 def test_arrays_of_rows_need_no_inputs() -> None:
     _, holes = people(150)
     columns = ["a", "b", "c"]
-    frame = Imputer(columns, progress=False).fit(holes).impute()
-    array = Imputer(progress=False).fit(holes[columns].to_numpy()).impute()
+    frame = Imputer(columns, method="gp", progress=False).fit(holes).impute()
+    array = Imputer(method="gp", progress=False).fit(holes[columns].to_numpy()).impute()
     np.testing.assert_allclose(array.filled, frame[columns].to_numpy(), rtol=1e-9)
 
 
