@@ -54,6 +54,10 @@ def test_each_column_has_the_method_with_the_lowest_error() -> None:
     assert found.methods[:2] == ("gp", "linear")
     assert len(found.errors["gp"].counts) == 80
     assert found.without({"linear"}).methods[1] == "gp"
+    # Columns of one category have one method: what is best for one of them alone does not fill it.
+    assert (
+        Choice(("gp",) * 3, errors=first, together=[[0, 1], [2]]).with_more(more).methods[1] == "gp"
+    )
     equal = dict(first, linear=first["gp"])
     assert Choice(("mean",) * 3).with_more(equal).methods == ("gp",) * 3
     assert Choice(("gp",), errors=equal).with_more(equal).methods == ("gp",)

@@ -14,6 +14,7 @@ from ..baselines.iterative_imputer import mean_squares
 from ..baselines.methods import SIMPLE, Context, variants
 from ..method_names import GP
 from ..reading.columns import ColumnKind
+from ..reading.indicators import groups
 from .calibration import gap_weights, variance_scales
 from .gaps import HiddenGaps
 
@@ -62,22 +63,27 @@ class Choice:
     * setups: settings of the simple methods that were compared, by name.
     * scales: factors of their variances [P], by name.
     * errors: of all methods that were compared, by name.
+    * together: numbers of the outputs that are one column of the table, and have one method.
     """
 
     methods: tuple[str, ...]
     setups: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     scales: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     errors: Mapping[str, GapErrors] = dataclasses.field(default_factory=dict)
+    together: Sequence[Sequence[int]] = ()
 
     def without(self, names: Collection[str]) -> Choice:
         """The choice among the other methods."""
         left = {name: own for name, own in self.errors.items() if name not in names}
-        return dataclasses.replace(self, methods=_best(left, len(self.methods)), errors=left)
+        return dataclasses.replace(self, methods=self._best(left), errors=left)
 
     def with_more(self, errors: Mapping[str, GapErrors]) -> Choice:
         """The choice by the errors of other gaps as well."""
         both = {name: own + errors[name] for name, own in self.errors.items() if name in errors}
-        return dataclasses.replace(self, methods=_best(both, len(self.methods)), errors=both)
+        return dataclasses.replace(self, methods=self._best(both), errors=both)
+
+    def _best(self, errors: Mapping[str, GapErrors]) -> tuple[str, ...]:
+        return _best(errors, len(self.methods), self.together)
 
 
 def compare(
@@ -122,7 +128,8 @@ def compare(
         best = min(of_setup, key=lambda setup: _mean_square(of_setup[setup]))
         setups[name], errors[name] = best, of_setup[best]
         scales[name] = _scale_of(hidden, [found[best] for found in fits], Z, name)
-    return Choice(_best(errors, Z.shape[-1]), setups, scales, errors)
+    together = groups(hidden[0].table.output_names)
+    return Choice(_best(errors, Z.shape[-1], together), setups, scales, errors, together)
 
 
 def settled(
@@ -195,10 +202,13 @@ def _mean_square(errors: GapErrors) -> float:
     return float(np.mean(errors.squares.sum(0)[counts > 0] / counts[counts > 0]))
 
 
-def _best(errors: Mapping[str, GapErrors], number: int) -> tuple[str, ...]:
+def _best(
+    errors: Mapping[str, GapErrors], number: int, together: Sequence[Sequence[int]]
+) -> tuple[str, ...]:
     """The method of each of so many columns: the GPs, or one that is better by half its doubt.
 
-    Differences are paired by gap. Gaps of other columns count as few of a column's own.
+    Differences are paired by gap. Gaps of other columns count as few of a column's own. Columns of
+    zeros and ones of one category have one method: the GPs, unless another is best for all.
     """
     first = next(iter(errors), GP)
     found = [first] * number
@@ -218,6 +228,10 @@ def _best(errors: Mapping[str, GapErrors], number: int) -> tuple[str, ...]:
             doubt = np.sqrt(np.square(rest) @ np.square(counts))
             if gain < lowest and gain < -_DOUBT * doubt:
                 found[p], lowest = name, gain
+    for columns in together:
+        if len({found[p] for p in columns}) > 1:
+            for p in columns:
+                found[p] = first
     return tuple(found)
 
 

@@ -119,9 +119,10 @@ def beyond_text(found: Sequence[Beyond]) -> list[str]:
     if not found:
         return []
     first = found[0]
-    which = "1 cell was" if len(found) == 1 else f"{len(found):,} cells were"
+    many = len(found) > 1
+    which, whose = (f"{len(found):,} cells were", "their") if many else ("1 cell was", "its")
     return [
-        f"{which} filled outside of what was observed in their column, the farthest in column "
+        f"{which} filled outside of what was observed in {whose} column, the farthest in column "
         f"{first.column!r}, {first.place}: {first.value:.4g}, beyond {first.end:.4g}. The report "
         "lists them."
     ]
