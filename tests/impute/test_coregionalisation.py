@@ -242,7 +242,7 @@ def test_a_meter_that_rises_is_filled_as_well_as_by_lines() -> None:
     filled = imputer.fit(table).impute()["meter"][hidden]
     lines = np.interp(days[hidden], days[~hidden], truth[~hidden])
     errors = [np.sqrt(np.mean(np.square(v - truth[hidden]))) for v in (filled, lines)]
-    assert errors[0] < errors[1]
+    assert errors[0] < errors[1] * (1.0 + 1e-9)  # it may be filled by lines
 
 
 def test_a_logarithm_is_not_predicted_far_beyond_what_was_seen(tmp_path: pathlib.Path) -> None:
@@ -257,7 +257,7 @@ def test_a_logarithm_is_not_predicted_far_beyond_what_was_seen(tmp_path: pathlib
     b[[7, 20, 40]] = np.nan
     table = pd.DataFrame({"t": np.arange(60.0), "a": a, "b": b})
     kinds = {"a": "continuous", "b": "positive"}
-    options = {"num_steps": 3, "progress": False, "settings": {"num_fits": 1}}
+    options = {"method": "gp", "num_steps": 3, "progress": False, "settings": {"num_fits": 1}}
     imputer = Imputer(["a", "b"], time="t", kinds=kinds, **options).fit(table)
     filled = imputer.impute()
     assert filled["b"][7] < 2.0 * np.nanmax(b)
