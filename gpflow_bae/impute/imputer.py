@@ -324,6 +324,8 @@ class Imputer:
     def _fit(self, user: UserTable) -> Callable[..., Fit]:
         """A function that fits a plan to the table as it is, or with further cells hidden."""
         check_names(self.method, self.periods)
+        if "periods" in (self.settings or {}):
+            raise ValueError("settings holds 'periods', which are an argument: pass periods=[...].")
         periods = {} if self.periods is None else {"periods": self.periods}
         plan = make_plan(
             user,

@@ -34,6 +34,8 @@ def test_names_of_arguments_are_those_of_the_methods_and_periods() -> None:
         Imputer(["a"], time="t", method="best").fit(table)
     with pytest.raises(ValueError, match="periods is .'day'.; expected a list of"):
         Imputer(["a"], time="t", periods=["day"]).fit(table)
+    with pytest.raises(ValueError, match="settings holds 'periods', which are an argument"):
+        Imputer(["a"], time="t", settings={"periods": ()}).fit(table)
     with pytest.raises(ValueError, match="same hour of other days cannot fill this table"):
         Imputer(["a"], time="t", method="hour").fit(table)
 
