@@ -59,7 +59,7 @@ class Imputer:
         ``"binary"``, ``"category"``, or the two bounds of a bounded column, such as ``(0, 100)``.
         Others follow
         from the observed values, see
-        :func:`~gpflow_bae.impute.reading.columns.decide_kind`.
+        :func:`~gpflow_bae.impute.reading.kinds.column_kind.decide_kind`.
     :param table_format: how a DataFrame's text writes numbers, dates and missing cells.
     :param method: ``"auto"`` for the method that predicts hidden gaps of a column best, or one for
         all columns: ``"gp"`` (the Gaussian processes), ``"iterative"`` (scikit-learn's

@@ -17,7 +17,7 @@ from ..method_names import AUTO, GP, METHODS
 from ..model.choice import GapErrors, by_gap
 from ..model.fitted import Fit
 from ..model.gaps import HiddenGaps, hide_gaps
-from ..reading.columns import ColumnKind
+from ..reading.kinds.column_kind import ColumnKind
 from ..reading.user_table import UserTable
 from .result import CheckResult
 from .verdict import decide

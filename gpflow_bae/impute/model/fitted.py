@@ -20,7 +20,7 @@ from .. import saved_fits
 from ..baselines.methods import SIMPLE, Context, Simple, fit_simple, read_simple
 from ..method_names import AUTO, GP, METHODS
 from ..reading.columns import FittedColumns
-from ..reading.logarithms import BEYOND, near_the_range
+from ..reading.kinds.logarithms import BEYOND, near_the_range
 from ..reading.user_table import CellPredictions, UserTable
 from .calendar import PERIODS, calendar_features, visible_periods
 from .calibration import stacked
