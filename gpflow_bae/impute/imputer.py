@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arguments import check_integer, check_types
+from ..core.annotations import check_types
+from ..core.arguments import check_integer
 from ..core.files import as_path
 from . import saved_fits
 from .check.hidden_gaps import check

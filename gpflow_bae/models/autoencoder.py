@@ -15,8 +15,9 @@ from gpflow.inducing_variables import InducingPoints
 
 from ..base import Batch
 from ..core import functional
-from ..core.arguments import kind_of, spread
+from ..core.arguments import kind_of
 from ..core.parameter_set import ParameterSet
+from ..core.scales import spread
 from ..data import CompressedRows
 from ..data.observations import as_observations
 from ..decoders import KerasDecoder

@@ -9,7 +9,8 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from ..base import Batch, Conditionals
-from ..core.arguments import check_arguments, kind_of
+from ..core.annotations import check_arguments
+from ..core.arguments import kind_of
 from ..encoders import StochasticEncoder
 from ..guides import ImplicitGuide
 from ..inducing_variables import bounded

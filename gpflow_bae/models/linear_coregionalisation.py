@@ -12,7 +12,8 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, TensorType
 
-from ..core.arguments import as_numbers, check_arguments
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers
 from ..kernels.reading import check_categories, check_columns_are_there, check_distances
 
 __all__ = ["LinearCoregionalisation", "principal_directions"]

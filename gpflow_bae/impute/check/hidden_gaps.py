@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from tqdm.auto import tqdm
 
-from ...core.arguments import spread
+from ...core.scales import spread
 from ...data import MultiOutputTable, Standardiser
 from ..baselines.methods import SIMPLE
 from ..method_names import AUTO, GP, METHODS

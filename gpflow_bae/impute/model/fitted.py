@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arguments import spread
 from ...core.files import digest
 from ...core.output_transforms import Log
+from ...core.scales import spread
 from ...data import MultiOutputTable, Standardiser
 from ...posteriors.coregionalisation import KIND, read_arrays
 from ...posteriors.stored.archive import write_archive

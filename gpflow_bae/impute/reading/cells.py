@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...core.arguments import varies
+from ...core.scales import varies
 from .kinds.limits import FILL_VALUES
 from .problems import Problems
 from .table_format import TableFormat

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.arguments import spread, varies
 from ...core.output_transforms import Log
+from ...core.scales import spread, varies
 from .kinds.column_kind import ColumnKind, decide_kind, make_kind, said_kind
 from .kinds.limits import limits_of, notes_on
 from .kinds.logarithms import better_as_they_are, functions_alike

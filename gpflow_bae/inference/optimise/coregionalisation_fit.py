@@ -12,7 +12,8 @@ import tensorflow as tf
 from gpflow.base import Parameter
 from tqdm.auto import tqdm
 
-from ...core.arguments import check_arguments, check_fields, kind_of
+from ...core.annotations import check_arguments, check_fields
+from ...core.arguments import kind_of
 from ...core.row_blocks import in_threads
 from ...core.tracing import compiled
 from ...data import MultiOutputTable, hold_out

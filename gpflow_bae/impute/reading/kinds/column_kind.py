@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ....core.arguments import below_one, varies
 from ....core.output_transforms import Identity, Log, Logit, OutputTransform
+from ....core.scales import below_one, varies
 from ..problems import Problems
 
 __all__ = ["KINDS", "ColumnKind", "decide_kind", "make_kind", "said_kind"]
