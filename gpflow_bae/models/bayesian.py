@@ -16,10 +16,8 @@ from ..guides import ImplicitGuide
 from ..inducing_variables import bounded
 from ..latent_priors import GaussianLatentPrior
 from ..latent_priors.base import LOG_2PI
-from .autoencoder import (
-    Autoencoder,
-    LikelihoodLike,
-    Network,
+from .autoencoder import Autoencoder, LikelihoodLike, Network
+from .default_priors import (
     check_priors,
     inducing_layers,
     set_default_kernel_priors,
