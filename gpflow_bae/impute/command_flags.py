@@ -14,7 +14,14 @@ from . import saved_fits
 from .method_names import AUTO, METHODS, check_names
 from .reading.table_format import TableFormat
 
-__all__ = ["define_flags", "notes_on_flags", "path_beside", "settings_of_flags"]
+__all__ = [
+    "check_paths",
+    "define_flags",
+    "kinds_of_flags",
+    "notes_on_flags",
+    "path_beside",
+    "settings_of_flags",
+]
 
 FLAGS = flags.FLAGS
 
@@ -104,16 +111,16 @@ def settings_of_flags() -> tuple[dict[str, Any], dict[str, Any] | None]:
         tuple(FLAGS.missing_values),
         FLAGS.time_zone,
     )
-    _check_paths()
+    check_paths()
     if FLAGS.posterior is not None:
         record = saved_fits.read_record(FLAGS.posterior)
         return saved_fits.arguments(record) | {"table_format": table_format}, record
     settings: dict[str, Any] = {name: FLAGS[name].value for name in _FIT_FLAGS}
     check_names(settings["method"], settings["periods"])
-    return settings | {"kinds": _kinds(), "table_format": table_format}, None
+    return settings | {"kinds": kinds_of_flags(), "table_format": table_format}, None
 
 
-def _kinds() -> dict[str, Any]:
+def kinds_of_flags() -> dict[str, Any]:
     """Kinds of columns by name, from the flags."""
     kinds: dict[str, Any] = {}
     for kind in _KIND_FLAGS:
@@ -139,7 +146,7 @@ def path_beside(out: pathlib.Path) -> pathlib.Path:
     return out.with_suffix("") if out.suffix.lower() == ".gz" else out
 
 
-def _check_paths() -> None:
+def check_paths() -> None:
     """Check, before anything takes time, that files can be read and written as the flags say."""
     source, out = (as_path(p) for p in (FLAGS.input, FLAGS.out))
     FLAGS["input"].value, FLAGS["out"].value = str(source), str(out)
