@@ -356,28 +356,28 @@ def test_a_terminal_shows_our_lines_only(tmp_path: pathlib.Path) -> None:
 def test_the_package_is_there_without_pandas() -> None:
     """Modules that import it are imported by none of the others when these are loaded."""
     folder = pathlib.Path(inspect.getfile(command)).parents[1]
-    found: dict[str, set[str]] = {}
+    reached: set[pathlib.Path] = set()
+    imports: dict[pathlib.Path, set[pathlib.Path]] = {}
     for path in folder.rglob("*.py"):
+        imports[path] = set()
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                words = set(ast.unparse(node).replace(",", " ").split())
-                found.setdefault(path.stem, set()).update(words)
-    direct = {name for name, words in found.items() if "pandas" in words}
+            if isinstance(node, ast.Import) and any(a.name == "pandas" for a in node.names):
+                reached.add(path)
+            if isinstance(node, ast.ImportFrom) and node.level:
+                base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+                names = [base, *(base / alias.name for alias in node.names)]
+                imports[path] |= {name.with_suffix(".py") for name in names}
+    reading = folder / "impute" / "reading"
+    direct = {path.relative_to(reading).as_posix() for path in reached}
     assert direct == {
-        *("cells", "categories", "filling", "frames", "grid", "other_frames", "side_by_side"),
-        *("read", "table_files", "written", "zones"),
+        *("cells.py", "categories.py", "filling.py", "frames.py", "grid.py", "other_frames.py"),
+        *("side_by_side.py", "table_files.py", "times/read.py", "times/written.py"),
+        "times/zones.py",
     }
-    reached = direct
-    while True:
-        further = reached | {
-            name
-            for name, words in found.items()
-            if any(word.rpartition(".")[2] in reached for word in words)
-        }
-        if further == reached:
-            break
-        reached = further
-    assert reached == direct | {"transformer"}
+    direct_paths = set(reached)
+    while further := {p for p, targets in imports.items() if targets & reached} - reached:
+        reached |= further
+    assert reached == direct_paths | {folder / "impute" / "transformer.py"}
 
 
 @pytest.mark.parametrize(
