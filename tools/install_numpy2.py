@@ -2,8 +2,9 @@
 
     python tools/install_numpy2.py          # or with names of extras: tables test
 
-For Python 3.10 to 3.13; on 3.13 there is no other way, because TensorFlow needs NumPy 2 there. GPflow
-and this package are installed without what they require, and then all of that but GPflow's bound.
+For Python 3.10 to 3.13; on 3.13 there is no other way, because TensorFlow needs NumPy 2 there.
+GPflow and this package are installed without what they require, and then all of that but GPflow's
+bound.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from gpflow_bae.core.files import write_atomically
 
 _HEAD = """# Performance
 
-What a step costs, beside work that it cannot do without, measured in the same run on the same
-machine. Written by the commands that each section names; numbers of different sections come from
-different hours of a machine that may have had other work to do.
+How long do fits take, and what does a step cost? Each section below the details is written by the
+command that it names; different sections come from different hours of a machine that may have had
+other work to do.
 """
 
 
