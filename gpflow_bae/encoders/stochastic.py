@@ -21,7 +21,7 @@ __all__ = ["StochasticEncoder"]
 class StochasticEncoder(KerasModule, Encoder):
     """An implicit distribution over codes: latents = f([y, epsilon]) with epsilon ~ N(0, I).
 
-    In Tran et al. (2023), section 3, epsilon has the shape of y; here its width is free. The
+    In Tran et al. (2023), appendix E, epsilon has the shape of y; here its width is free. The
     density is unknown, so the encoder is fitted with a scoring rule that needs only draws
     (``EncoderSettings(loss="energy")``; the paper's ``"mse"`` collapses to the posterior mean).
     """

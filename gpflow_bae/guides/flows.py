@@ -64,7 +64,8 @@ class FlowGuide(BoundGuide):
 
     .. math:: KL[q || p] = E[\log q_0(x^0) - \log |\det g'(x^0)| - \log p(g(x^0))]
 
-    (Lalchand et al. 2021, eq. 4 with the flow's density; the KL of the base would not be a bound).
+    with the density of the warped codes (Lalchand et al. 2021, eq. 4) in the divergence of their
+    eq. 3; that of the Gaussian codes before the flow would not give a bound.
     """
 
     def __init__(self, encoder: BaseGaussianEncoder, flow: Any):

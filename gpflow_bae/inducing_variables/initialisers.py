@@ -17,8 +17,8 @@ __all__ = ["k_means"]
 def k_means(X: TensorType, num_inducing: int, seed: int = 0) -> np.ndarray:
     """Return initial inducing inputs [M, D], the k-means centres of all rows of ``X [..., N, D]``.
 
-    Columns are standardised for the clustering, and the centres mapped back to their units, on
-    which they do not depend. Tran et al. (2023), appendix E.
+    Tran et al. (2023, appendix E) start inducing inputs at such centres. Columns are standardised
+    for the clustering, and the centres mapped back to their units, on which they do not depend.
 
     :raises ValueError: if there are fewer distinct rows than inducing points.
     """

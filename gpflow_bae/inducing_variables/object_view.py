@@ -27,7 +27,7 @@ class ObjectViewInducingPoints(InducingPoints):
     """Inducing points (view, object vector) for the kernel :class:`gpflow_bae.kernels.ObjectView`.
 
     The object vector of an inducing point is free, not that of an object, so that it can be
-    optimised or sampled. Jazbec et al. (2021), section 4.2.
+    optimised or sampled (Jazbec et al. 2021, appendix C.1).
     """
 
     def __init__(
@@ -89,7 +89,8 @@ def object_view_points(
     """Return initial inducing points [V * num_per_view, 1 + H], with random vectors at each view.
 
     Each coordinate of an object vector is drawn independently, from a Gaussian kernel density
-    estimate of that coordinate over the objects. Jazbec et al. (2021), algorithm 1.
+    estimate of that coordinate over the objects (Jazbec et al. 2021, algorithm 1, where the draws
+    are those of the empirical distribution).
 
     :param views: the views [V], in the units of the inputs (radians for angles); the points are
         sorted by view.

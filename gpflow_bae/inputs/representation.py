@@ -40,7 +40,7 @@ class RepresentationNetwork(InputModel):
 
     or their sum, or a mean with weights :math:`softmax(a_n)`, the network's additional output
     ("attention"). Pooling takes any order and number of observations, so new objects have a
-    vector as soon as one observation is given (Jazbec et al. 2021, section 4.3, use the mean;
+    vector as soon as one observation is given (Jazbec et al. 2021, appendix A.3, use the sum;
     Zaheer et al. 2017).
 
     With "gaussian" a vector has a distribution, whose variance decreases with the number of

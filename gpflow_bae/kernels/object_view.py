@@ -26,11 +26,12 @@ class ObjectView(Kernel):
     .. math:: k(x, x') = k_{view}(view, view') \, k_{object}(o_{id}, o_{id'})
 
     with one learnt vector :math:`o_{id} \in R^H` per object (the GP-LVM part of the inputs).
-    Casale et al. (2018); Jazbec et al. (2021), section 4.2, whose kernel is the default:
+    Casale et al. (2018); Jazbec et al. (2021), appendix B.3, whose kernel is the default:
 
     .. math:: k = \sigma^2 \exp(-2 \sin^2(|a - a'| / 2) / l^2) \, \langle o_{id}, o_{id'} \rangle
 
-    for angles a in radians. GPflow's ``Periodic`` has 0.5 in place of the 2 inside the
+    for angles a in radians (printed there without the half, which would give a period of pi).
+    GPflow's ``Periodic`` has 0.5 in place of the 2 inside the
     exponential, so its lengthscale is l / 2; the initial value 1 is l = 2.
 
     (view, :math:`o_{id}`) is the embedding of an input. Covariances are computed from it

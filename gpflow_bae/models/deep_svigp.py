@@ -26,9 +26,11 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
     """``gpflow.models.SVGP`` whose likelihood is a decoder (Jazbec et al. 2021, appendix C.5).
 
     q(u) is free and whitened, with covariances [L, M, M] of L latent GPs that share a kernel; the
-    codes of a point follow q(f) there. It is SVGP-VAE without amortisation of q(u) (Proposition
-    B.2). All of GPflow's SVGP works: ``elbo((X, Y))``, ``predict_f``, ``predict_y``, natural
-    gradients on ``(q_mu, q_sqrt)``.
+    codes of a point follow q(f) there, and expectations of the likelihood are means over draws of
+    them. (The objective of appendix C.5 decodes the mean of q(f) and subtracts half its variance
+    over the noise variance instead.) It is SVGP-VAE without amortisation of q(u) (their
+    proposition B.2). All of GPflow's SVGP works: ``elbo((X, Y))``, ``predict_f``, ``predict_y``,
+    natural gradients on ``(q_mu, q_sqrt)``.
     """
 
     needs_inputs = True

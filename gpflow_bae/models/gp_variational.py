@@ -71,8 +71,8 @@ class SVGPVAE(VariationalAutoencoder):
 class SGPVAE(SVGPVAE):
     r"""Sparse GP-VAE for partly observed tasks of any length (Ashman et al. 2020).
 
-    Each task has a structured posterior over its own inducing outputs (eq. 4), the prior times
-    the approximate likelihoods that the encoder emits for each point,
+    Each task has a structured posterior over its own inducing outputs (eqs. 2 and 3), the
+    prior times the approximate likelihoods that the encoder emits for each point,
 
     .. math:: q(u) \propto p(u) \prod_n N(\mu_n | k(x_n, Z) K_{ZZ}^{-1} u, s_n^2),
 

@@ -34,8 +34,9 @@ class TemperedBAE(gpflow.Module):
     .. math:: y_n \sim N(g(f(y_n; w_e); w_d), \tau^2), \quad w \sim N(0, 25), \quad
               \tau^2 \sim InverseGamma
 
-    (Chandra et al. 2022, eq. 3-4). Codes f(y) have neither prior nor noise: their uncertainty is
-    that of the encoder's weights. Missing entries (NaN) enter the encoder as zeros and drop out of
+    (Chandra et al. 2022, eqs. 3 and 4, where the prior variance of weights has no number; 25 is
+    ours). Codes f(y) have neither prior nor noise: their uncertainty is that of the encoder's
+    weights. Missing entries (NaN) enter the encoder as zeros and drop out of
     the likelihood.
 
     Sample it with :func:`gpflow_bae.inference.sample_tempered`, or in minibatches with
@@ -57,7 +58,7 @@ class TemperedBAE(gpflow.Module):
         :param encoder: built Keras 3 model from ``[rows, P]`` to ``[rows, L]``.
         :param decoder: built Keras 3 model from ``[rows, L]`` to ``[rows, P]``.
         :param weight_prior: prior per weight tensor, given its shape; default N(0, 25) on each
-            weight and bias, as published.
+            weight and bias.
         :param noise_variance: initial tau^2.
         :param noise_prior: prior of tau^2; default InverseGamma(0.01, 3). The published
             concentration, 0, is not a density.

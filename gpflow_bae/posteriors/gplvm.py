@@ -133,9 +133,10 @@ class GPLVMPosterior(FittedModel):
         num_draws: int = 20,
         seed: int = 0,
     ) -> np.ndarray:
-        r"""Return log E_{x ~ q}[p(y | x)] [K] of held-out cells, in nats (GPLVF, appendix A.6).
+        r"""Return log E_{x ~ q}[p(y | x)] [K] of held-out cells, in nats.
 
-        The log of a Monte Carlo average is biased downwards; the bias shrinks with more draws.
+        Lalchand et al. (2021), appendix A.6. The log of a Monte Carlo average is biased downwards;
+        the bias shrinks with more draws.
 
         :raises ValueError: for an index out of range.
         """

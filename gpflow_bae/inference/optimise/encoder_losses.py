@@ -1,4 +1,4 @@
-"""Losses that fit an encoder to sampled codes (line 9 of Algorithm 1, Tran et al. 2023).
+"""Losses that fit an encoder to sampled codes (line 10 of Algorithm 1, Tran et al. 2023).
 
 ``energy`` and ``nll`` are proper scoring rules, minimised by the distribution of the sampled codes
 given y. ``mse`` is the paper's loss; it is minimised by the conditional mean, so that over the
