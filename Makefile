@@ -11,6 +11,7 @@ TEST_PROCESSES ?= 2
 
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.docs-installed
 MIN_VENV := .venv-min
 MIN_STAMP := $(MIN_VENV)/.installed
 NUMPY2_VENV := .venv-numpy2
@@ -19,7 +20,7 @@ NUMPY2_STAMP := $(NUMPY2_VENV)/.installed
 export TF_CPP_MIN_LOG_LEVEL := 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all docs test-min test-numpy2 test-matrix lint format release bazel clean
+.PHONY: help install install-docs demo test test-all docs test-min test-numpy2 test-matrix lint format release bazel clean
 
 help: ## Show this list.
 	@grep -E '^[a-z0-9-]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
@@ -36,6 +37,12 @@ ifeq ($(NUMPY),2)
 else
 	$(PY) -m pip install --quiet --editable '.[test]'
 endif
+	@touch $@
+
+install-docs: $(DOCS_STAMP) ## Make it with what the documentation needs.
+
+$(DOCS_STAMP): $(STAMP)
+	$(PY) -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
 demo: $(STAMP) ## Recover moving-ball trajectories from pixels (SGP-BAE and VAE, quick preset).
@@ -72,8 +79,7 @@ test-matrix: ## Run all tests with the oldest versions, with the newest, and wit
 
 # Sphinx gives its processes pages in pieces of neighbours: in two pieces all tutorials, which take
 # most of the time, would be in one of them and run one after the other.
-docs: $(STAMP) ## Build the documentation into docs/_build; tutorials run, a warning is an error.
-	$(PY) -m pip install --quiet --editable '.[docs]'
+docs: $(DOCS_STAMP) ## Build the documentation into docs/_build; tutorials run, a warning is an error.
 	$(PY) -m sphinx -j 16 -W --keep-going -b html docs docs/_build
 
 lint: $(STAMP) ## Check style, formatting and types.
