@@ -151,7 +151,7 @@ def _rivals(user: Any, case: Any, seed: int) -> dict[str, Any]:
     from gpflow_bae.impute.baselines import iterative_imputer, linear_interpolation, mean
     from gpflow_bae.impute.model import calendar_features, visible_periods
     from gpflow_bae.impute.model.gaps import with_outputs
-    from gpflow_bae.impute.reading.columns import decide_kind
+    from gpflow_bae.impute.reading.kinds.column_kind import decide_kind
 
     table = user.table
     scale = user.standardiser()

@@ -49,7 +49,7 @@ def run(model: str, plan: Plan, options: driver.Options) -> driver.Outcome:
     metrics = {}
     started = time.perf_counter()
     if model == "imputer":
-        from gpflow_bae.core.arguments import varies
+        from gpflow_bae.core.scales import varies
         from gpflow_bae.impute import Imputer
 
         shown = table.observed

@@ -39,6 +39,7 @@ class Plan(plans.Plan):
     dataset: str
     pattern: str
     fit_to: str
+    mask_seed: int = 2024
 
 
 def define_flags() -> None:
@@ -46,6 +47,13 @@ def define_flags() -> None:
     common_flags.define(["imputer", "linear_interpolation", "iterative_imputer"])
     flags.DEFINE_enum("dataset", "italy_air", _DATASETS, "Whose windows are filled.")
     flags.DEFINE_enum("pattern", "point01", _PATTERNS, "Which cells are hidden.")
+    flags.DEFINE_integer(
+        "mask_seed",
+        2024,
+        "Seed of the hidden cells; others than the data set's own are made by "
+        "benchmarks.tsi_masks.",
+        lower_bound=0,
+    )
     flags.DEFINE_enum(
         "fit_to",
         "train",
@@ -62,7 +70,7 @@ def run(model: str, plan: Plan, options: driver.Options) -> driver.Outcome:
     from gpflow_bae import metrics
     from gpflow_bae.datasets import tsi_bench
 
-    parts = tsi_bench.load(FLAGS.data_dir, plan.dataset, plan.pattern)
+    parts = tsi_bench.load(FLAGS.data_dir, plan.dataset, plan.pattern, plan.mask_seed)
     test = parts["test"]
     started = time.perf_counter()
     filled = _METHODS[model](parts, plan, options)
@@ -136,12 +144,23 @@ def runs() -> Iterator[driver.Run]:
     """Generate the run of the flags."""
     if FLAGS.fit_to == "both" and FLAGS.model != "imputer":
         raise ValueError(f"--fit_to is for --model=imputer; {FLAGS.model} has no choice.")
-    plan = Plan(dataset=FLAGS.dataset, pattern=FLAGS.pattern, fit_to=FLAGS.fit_to)
+    plan = Plan(
+        dataset=FLAGS.dataset,
+        pattern=FLAGS.pattern,
+        fit_to=FLAGS.fit_to,
+        mask_seed=FLAGS.mask_seed,
+    )
+    own = plan.mask_seed == 2024
     yield driver.Run(
         model=FLAGS.model,
         plan=plan,
         execute=lambda options: run(FLAGS.model, plan, options),
-        words=[plan.dataset, plan.pattern, "fitted to both" if plan.fit_to == "both" else ""],
+        words=[
+            plan.dataset,
+            plan.pattern,
+            "fitted to both" if plan.fit_to == "both" else "",
+            "" if own else f"masks {plan.mask_seed}",
+        ],
     )
 
 

@@ -17,7 +17,9 @@ import numpy as np
 from check_shapes import check_shapes
 from scipy import special
 
-from .core.arguments import as_numbers, check_arguments, varies
+from .core.annotations import check_arguments
+from .core.arguments import as_numbers
+from .core.scales import varies
 
 __all__ = [
     "Affine",

@@ -12,22 +12,27 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 from collections.abc import Iterator
 
-import gpflow
-import keras
-import numpy as np
 import pytest
-import tensorflow as tf
-from check_shapes.config import ShapeCheckingState, set_enable_check_shapes
-
-from gpflow_bae.core.tracing import forget_symbolic_tensors
-from gpflow_bae.posteriors import sample_loop
-
-# Fixed, so that timings and summation orders do not depend on the machine's number of cores.
-tf.config.threading.set_intra_op_parallelism_threads(2)
-set_enable_check_shapes(ShapeCheckingState.ENABLED)
-
 
 SLOW_TESTS = pathlib.Path(__file__).with_name("slow_tests.txt")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Load the libraries where tests run: xdist's first process only hands them out.
+
+    Imports of this file are inside of functions for that: TensorFlow's takes ten seconds.
+    """
+    if session.config.getoption("numprocesses", None):
+        return
+    import keras  # noqa: F401
+    import tensorflow as tf
+    from check_shapes.config import ShapeCheckingState, set_enable_check_shapes
+
+    import gpflow_bae.posteriors  # noqa: F401
+
+    # Fixed, so that timings and summation orders do not depend on the machine's number of cores.
+    tf.config.threading.set_intra_op_parallelism_threads(2)
+    set_enable_check_shapes(ShapeCheckingState.ENABLED)
 
 
 def slow_tests() -> set[str]:
@@ -58,6 +63,8 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True, scope="module")
 def forgotten(request: pytest.FixtureRequest) -> Iterator[None]:
     """Runs and traces that a file keeps for its tests go with it; a process would hold them all."""
+    from gpflow_bae.core.tracing import forget_symbolic_tensors
+
     yield
     for value in vars(request.module).values():
         if hasattr(value, "cache_clear"):
@@ -71,12 +78,17 @@ def forgotten(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def fixed_seeds() -> None:
     """Seed Python, NumPy and TensorFlow, so that no test depends on those that ran before it."""
+    import keras
+
     keras.utils.set_random_seed(20240229)
 
 
 @pytest.fixture(autouse=True)
 def gpflow_float64() -> Iterator[None]:
     """Give every test GPflow's float64 default, and undo what the test changed in the settings."""
+    import gpflow
+    import numpy as np
+
     with gpflow.config.as_context(gpflow.config.Config(float=np.float64)):
         yield
 
@@ -88,6 +100,8 @@ def untraced() -> Iterator[None]:
     For tests that take a few steps of an algorithm and ask nothing of how it is compiled: to trace
     and optimise a round takes as long as twenty of its steps.
     """
+    import tensorflow as tf
+
     tf.config.run_functions_eagerly(True)
     yield
     tf.config.run_functions_eagerly(False)
@@ -96,6 +110,10 @@ def untraced() -> Iterator[None]:
 @pytest.fixture
 def untraced_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Posteriors that are made in a test predict as Python: for a few samples, as ``untraced``."""
+    import tensorflow as tf
+
+    from gpflow_bae.posteriors import sample_loop
+
     monkeypatch.setattr(sample_loop, "compiled", tf.autograph.experimental.do_not_convert)
 
 

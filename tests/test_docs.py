@@ -105,15 +105,17 @@ def test_the_guide_for_scikit_learn() -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs" / "tutorials").glob("*.md")), ids=str)
 def test_tutorials_are_notebooks(path: pathlib.Path) -> None:
-    """Jupytext turns each into a notebook with the code that the page shows.
+    """Jupytext turns each into a valid notebook with the code that the page shows.
 
-    Their code runs when the documentation is built.
+    Their code runs when the documentation is built, which checks the executed notebooks too.
     """
     if path.stem == "index":
         return
     jupytext = pytest.importorskip("jupytext")
     text = path.read_text(encoding="utf-8")
-    cells = [c for c in jupytext.read(path).cells if c.cell_type == "code"]
+    notebook = jupytext.read(path)
+    pytest.importorskip("nbformat").validate(notebook)
+    cells = [c for c in notebook.cells if c.cell_type == "code"]
     assert len(cells) == text.count("```{code-cell} python\n")
     for cell in cells:
         compile(cell.source, str(path), "exec")

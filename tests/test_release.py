@@ -172,6 +172,26 @@ def test_continuous_integration_runs_every_python_that_is_promised() -> None:
     assert ".ci/run" in workflow
 
 
+def test_the_conda_recipe_has_the_requirements_of_setup(metadata: email.message.Message) -> None:
+    """Names and bounds, the versions of Python and the command."""
+    yaml = pytest.importorskip("yaml")
+    recipe = yaml.safe_load((ROOT / "tools" / "conda" / "recipe.yaml").read_text("utf-8"))
+    expected = {"python": SpecifierSet(metadata["Requires-Python"])}
+    for text in metadata.get_all("Requires-Dist"):
+        requirement = Requirement(text)
+        if requirement.marker is None:
+            name = canonicalize_name(requirement.name)
+            expected["matplotlib-base" if name == "matplotlib" else name] = requirement.specifier
+            if "tf" in requirement.extras:
+                expected["tf-keras"] = SpecifierSet()
+    run = [line.partition(" ")[::2] for line in recipe["requirements"]["run"]]
+    assert {name: SpecifierSet(bounds) for name, bounds in run} == expected
+    assert recipe["context"]["version"] == __version__
+    assert recipe["source"]["path"] == "../../dist/gpflow_bae-${{ version }}.tar.gz"
+    (command,) = recipe["build"]["python"]["entry_points"]
+    assert command == "gpflow-bae-impute = gpflow_bae.impute.command:run"
+
+
 def test_the_wheel_has_the_command(wheel: pathlib.Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/entry_points.txt"))

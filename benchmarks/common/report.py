@@ -1,4 +1,4 @@
-"""``docs/performance.md``: what the suites of ``benchmarks.run`` found, as tables."""
+"""``docs/performance.md`` and ``docs/performance_tables.md``: what ``benchmarks.run`` found."""
 
 from __future__ import annotations
 
@@ -11,20 +11,34 @@ from gpflow_bae.core.files import write_atomically
 
 _HEAD = """# Performance
 
-What a step costs, beside work that it cannot do without, measured in the same run on the same
-machine. Written by the commands that each section names; numbers of different sections come from
-different hours of a machine that may have had other work to do.
+How long do fits take beside what else would be used, and what does a step cost?
+"""
+_TABLES_HEAD = """# Performance: tables of all suites
+
+Each section is written by the command that it names. Different sections come from different hours
+of a machine that may have had other work to do. The page of [performance]({page}) says what follows
+from them.
 """
 
 
 def write_page(page: pathlib.Path, folder: pathlib.Path) -> None:
-    """The page, of all files of the suites that a folder holds, and the notes beside them."""
+    """Two pages: the notes of a folder, and the tables of all files of the suites that it holds.
+
+    :param page: where the notes go; the tables go beside it, to ``<page>_tables.md``.
+    """
     records = [json.loads(path.read_text()) for path in folder.glob("performance_*.json")]
     records.sort(key=lambda record: list(_SECTIONS).index(record["suite"]))
+    beside = page.with_name(f"{page.stem}_tables.md")
     notes = folder / "performance.notes.md"
     said = [notes.read_text()] if notes.exists() else []
-    text = "\n".join([_HEAD, *said, *(_section(record) for record in records)])
-    write_atomically(page, lambda f: f.write(text.encode()))
+    contents = f"```{{toctree}}\n:hidden:\n\n{beside.stem}\n```\n"
+    sections = [_section(record) for record in records]
+    for path, parts in {
+        page: [_HEAD, *said, f"All tables have [a page of their own]({beside.name}).\n", contents],
+        beside: [_TABLES_HEAD.format(page=page.name), *sections],
+    }.items():
+        text = "\n".join(parts)
+        write_atomically(path, lambda file, text=text: file.write(text.encode()))
 
 
 def _section(record: dict[str, Any]) -> str:

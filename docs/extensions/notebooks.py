@@ -44,6 +44,7 @@ def finish(app: Any, env: Any) -> None:
                 cell.source = plain_markdown(cell.source)
             else:
                 cell.outputs = [v for v in cell.get("outputs", []) if v.get("name") != "stderr"]
+        nbformat.validate(notebook)  # an invalid one would open with an error in Jupyter
         nbformat.write(notebook, path)
 
 

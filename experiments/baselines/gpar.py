@@ -15,7 +15,7 @@ import numpy as np
 from check_shapes import check_shapes
 
 from experiments.common import scores
-from gpflow_bae.core.arguments import spread
+from gpflow_bae.core.scales import spread
 from gpflow_bae.data import MultiOutputTable, Standardiser
 from gpflow_bae.impute.baselines import gp_fitting
 

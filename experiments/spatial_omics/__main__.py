@@ -6,7 +6,7 @@ python -m experiments.spatial_omics --dataset=starmap --model=spatial_bae --pres
 ``log_density`` is of each count of cells that were held back, given their places and sizes;
 ``--hide_counts`` hides a tenth of the counts of the other cells too, and scores them.
 ``svgp_vae`` is the composition of spaVAE and ``nsf`` nonnegative factors, whatever flags say of
-``spatial_bae``.
+``spatial_bae``. ``niche_pca`` (principal components of means over neighbours) is for domains alone.
 ``--dataset=made`` makes a tissue (by ``--seed``) and scores which genes are found to differ between
 layers, beside ``--model=rank_sums``.
 Settings are chosen with ``--validation``, which asks for training cells instead.
@@ -21,7 +21,8 @@ from experiments.common import driver
 from experiments.common import flags as common_flags
 
 FLAGS = common_flags.FLAGS
-# "rank_sums" has no predictions.
+# These have no predictions.
+REGIONS_OR_GENES = ["niche_pca", "rank_sums"]
 MODELS = ["spatial_bae", "svgp_vae", "nsf", "neighbours", "gene_mean"]
 _FACTORS = 10  # as many as a spatial_bae has channels
 _STEPS = {"quick": 150, "paper": None}
@@ -29,7 +30,7 @@ _STEPS = {"quick": 150, "paper": None}
 
 def define_flags() -> None:
     """The shared flags, and this study's own."""
-    common_flags.define([*MODELS, "rank_sums", "all"])
+    common_flags.define([*MODELS, *REGIONS_OR_GENES, "all"])
     common_flags.define_num_steps()
     flags.DEFINE_enum(
         "dataset", "starmap", ["starmap", "osmfish", "made"], "The tissue; made ones by their seed."

@@ -1,4 +1,7 @@
-"""Means of genes, and of neighbours: negative binomials, chosen on the training cells."""
+"""Means of genes and of neighbours, as negative binomials, and principal components of the means.
+
+Numbers of neighbours are chosen on the training cells, without labels.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from scipy.spatial import cKDTree
 
 NUMBERS = (10, 30, 100)
 PSEUDO_CELLS = (0.1, 3.0, 10.0, 30.0, 100.0)
+NICHES = (10, 25, 50, 100)
+_COMPONENTS = 30
 
 
 class Predicted(NamedTuple):
@@ -90,6 +95,35 @@ def neighbours(
     _, k, pseudo, own, number = best
     mean = new_sizes[:, None] * around(new_places, k, False, pseudo)
     return Predicted(mean, own, number, {"neighbours": float(k), "pseudo_cells": pseudo})
+
+
+def niche_pca(
+    places: np.ndarray, counts: np.ndarray, sizes: np.ndarray, slices: np.ndarray
+) -> tuple[np.ndarray, int]:
+    """Principal components [N, at most 30] of log rates averaged over a cell and its neighbours.
+
+    As NichePCA (Schaub et al. 2025), with numbers of neighbours that it names. That is taken from
+    which the mean over the neighbours, without the cell itself, has the least squared error of the
+    cell's log rates. Neighbours are of the same slice, and slices are centred.
+
+    :param counts: [N, P].
+    :param slices: name of each cell's slice [N].
+    :return: the components, and the number of neighbours.
+    """
+    logs = np.log1p(counts / sizes[:, None])
+    near = np.zeros((len(logs), NICHES[-1] + 1), int)
+    for name in np.unique(slices):
+        rows = np.flatnonzero(slices == name)
+        if len(rows) <= NICHES[-1]:
+            raise ValueError(f"Slice {name} has {len(rows)} cells; niche_pca needs more than 100.")
+        near[rows] = rows[cKDTree(places[rows]).query(places[rows], NICHES[-1] + 1)[1]]
+        logs[rows] -= logs[rows].mean(0)
+    sums = np.stack([logs[near[:, 1 : k + 1]].sum(1) for k in NICHES])
+    errors = [np.mean(np.square(logs - total / k)) for total, k in zip(sums, NICHES, strict=True)]
+    best = int(np.argmin(errors))
+    means = (sums[best] + logs) / (NICHES[best] + 1)
+    left, scales, _ = np.linalg.svd(means - means.mean(0), full_matrices=False)
+    return (left * scales)[:, :_COMPONENTS], NICHES[best]
 
 
 def rank_sums(counts: np.ndarray, first: np.ndarray, delta: float, fdr: float) -> np.ndarray:

@@ -44,6 +44,8 @@ def run(plan: Plan, split: Split, options: Options) -> Outcome:
         return _spatial_bae(plan, split, options)
     if plan.model == "nsf":
         return _factors(plan, split, options)
+    if plan.model == "niche_pca":
+        return _niche_pca(plan, split)
     return _baseline(plan, split)
 
 
@@ -94,6 +96,22 @@ def _baseline(plan: Plan, split: Split) -> Outcome:
         metrics=metrics | (found.chosen if one else {}),
         num_parameters=2 * train.shape[1] * len(np.unique(slices)),
         seconds={"cpu": time.process_time() - started},
+    )
+
+
+def _niche_pca(plan: Plan, split: Split) -> Outcome:
+    started = time.process_time()
+    seen, sizes, *_ = _with_sizes(plan, split)
+    if np.isnan(seen).any():
+        raise ValueError("niche_pca takes all counts: leave --hide_counts out.")
+    slices = split.train.obs["slice"].to_numpy().astype(str)
+    found, number = baselines.niche_pca(split.train.obsm["spatial"], seen, sizes, slices)
+    seconds = time.process_time() - started
+    agreement = _agreement(split.train.obs["domain"].to_numpy(), found)
+    return Outcome(
+        metrics={"adjusted_rand_regions": agreement, "neighbours": float(number)},
+        num_parameters=found.shape[1] * seen.shape[1],
+        seconds={"cpu": seconds},
     )
 
 

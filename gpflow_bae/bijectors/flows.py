@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_probability import bijectors as tfb
 
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from .elementwise import AffineMap, ElementwiseMap, SplineMap
 from .layers import AutoregressiveLayer, CouplingLayer
 from .networks import AutoregressiveNetwork, DenseNetwork

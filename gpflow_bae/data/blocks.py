@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from check_shapes import check_shapes
 
-__all__ = ["Block", "BlockSizes", "Place", "block_at", "block_of", "leaves", "places_of_blocks"]
+__all__ = [
+    "Block",
+    "BlockSizes",
+    "Place",
+    "block_at",
+    "block_of",
+    "joined",
+    "leaves",
+    "places_of_blocks",
+]
 
+_MOST_TOGETHER = 128  # cells of joined blocks, which take little longer than one of a few cells
 _GROWTH = 1.6  # growth factor of the distances between cells beyond a block's neighbours
 
 
 class Block(NamedTuple):
-    """Observed cells, and cells to predict, of the same rows of a task."""
+    """Observed cells, and cells to predict, of the same rows, of one task or of several."""
 
     X: np.ndarray  # [n, D]
+    task: np.ndarray  # [n], number of each row's task; tasks are independent
     row: np.ndarray  # [C], row of X of each cell
     column: np.ndarray  # [C]
     value: np.ndarray  # [C]
@@ -101,6 +113,7 @@ def block_of(
     place = place.ravel().astype(np.int32)
     return Block(
         X[used],
+        np.zeros(len(used), np.int32),
         place[: len(found)],
         found[:, 1].astype(np.int32),
         Y[found[:, 0], found[:, 1]],
@@ -152,3 +165,38 @@ def block_at(
     targets = np.stack([leaf[inside[:, 0]], inside[:, 1]], axis=-1)
     length = lengths[t]
     return block_of(X[t, :length], Y[t, :length], leaf, sizes, targets), targets
+
+
+def joined(blocks: Sequence[Block]) -> list[tuple[Block, list[int]]]:
+    """Join small blocks, in their order, where evaluations of each would take longer.
+
+    Rows of different blocks get different task numbers, so they are independent.
+
+    :return: joined blocks, and the indices of the blocks that are in each.
+    """
+    groups: list[list[int]] = []
+    cells = np.inf
+    for i, block in enumerate(blocks):
+        size = max(len(block.value), len(block.target_row))
+        cells += size
+        if cells > _MOST_TOGETHER:
+            groups.append([])
+            cells = size
+        groups[-1].append(i)
+    return [(_join([blocks[i] for i in group]), group) for group in groups]
+
+
+def _join(blocks: Sequence[Block]) -> Block:
+    """Return one block with the rows and cells of all."""
+    if len(blocks) == 1:
+        return blocks[0]
+    first = np.cumsum([0, *(len(block.X) for block in blocks[:-1])])
+    moved = [
+        block._replace(
+            task=np.full(len(block.X), number, np.int32),
+            row=(block.row + start).astype(np.int32),
+            target_row=(block.target_row + start).astype(np.int32),
+        )
+        for number, (block, start) in enumerate(zip(blocks, first, strict=True))
+    ]
+    return Block(*(np.concatenate(parts) for parts in zip(*moved, strict=True)))

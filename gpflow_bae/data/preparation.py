@@ -10,7 +10,8 @@ import scipy.sparse
 import tensorflow as tf
 
 from ..base import VariationalModel
-from ..core.arguments import as_numbers, check_arguments
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers
 from .compressed_rows import split_missing
 from .memory import check_memory
 from .model_checks import SPLITTING_ADVICE, check_inputs, check_items, check_support

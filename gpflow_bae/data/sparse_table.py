@@ -10,7 +10,8 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from ..base import Batch, Cells, VariationalModel
-from ..core.arguments import as_array, as_numbers, check_arguments
+from ..core.annotations import check_arguments
+from ..core.arguments import as_array, as_numbers
 from ..core.files import digest
 from .model_checks import check_items, check_support
 

@@ -10,8 +10,10 @@ import numpy as np
 from check_shapes import check_shapes
 from scipy.special import ndtri
 
-from ..core.arguments import as_numbers, check_arguments, spread, varies
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers
 from ..core.output_transforms import Identity, Log, OutputTransform
+from ..core.scales import spread, varies
 from .tables import column_names
 
 __all__ = ["Standardiser"]

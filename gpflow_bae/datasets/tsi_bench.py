@@ -13,7 +13,7 @@ from check_shapes import check_shapes
 
 from .files import find_files
 
-__all__ = ["DATASETS", "PATTERNS", "Windows", "load"]
+__all__ = ["DATASETS", "MASK_SEED", "PATTERNS", "Windows", "load"]
 
 #: Air quality in an Italian city (UCI; windows of 12 hours, 13 columns), and the oil temperature
 #: and loads of a transformer (ETTh1; windows of 48 hours, 7 columns).
@@ -21,6 +21,9 @@ DATASETS = ("italy_air", "ett_h1")
 
 #: 10, 50 and 90 % of all points, and half of the cells in subsequences or in blocks.
 PATTERNS = ("point01", "point05", "point09", "subseq05", "block05")
+
+#: Seed of the hidden cells in the data sets' own files, that of the benchmark's scripts.
+MASK_SEED = 2024
 
 _ORIGIN = "the benchmark's two data sets with its masks (italy_air.npz, ett_h1.npz)"
 _FILES = {
@@ -45,20 +48,24 @@ class Windows(NamedTuple):
         return np.where(self.hidden, np.nan, self.Y)
 
 
-def load(data_dir: str | os.PathLike[str], dataset: str, pattern: str) -> dict[str, Windows]:
+def load(
+    data_dir: str | os.PathLike[str], dataset: str, pattern: str, mask_seed: int = MASK_SEED
+) -> dict[str, Windows]:
     """The windows of ``"train"``, ``"val"`` and ``"test"``.
 
     :param data_dir: folder that holds ``tsi_bench`` with the data set's file.
     :param dataset: one of :data:`DATASETS`.
     :param pattern: of hidden cells, one of :data:`PATTERNS`.
+    :param mask_seed: of another one the file ``DATASET_SEED.npz`` beside the data set's own is
+        read, which ``python -m benchmarks.tsi_masks`` writes.
     :raises FileNotFoundError: if the file is missing.
     :raises ValueError: if it is not the expected one, or for an unknown name.
     """
     for what, name, known in (("dataset", dataset, DATASETS), ("pattern", pattern, PATTERNS)):
         if name not in known:
             raise ValueError(f"{what} must be one of {known}, got {name!r}.")
-    file_name = f"{dataset}.npz"
-    (path,) = find_files(data_dir, "tsi_bench", {file_name: _FILES[file_name]}, _ORIGIN)
+    name = f"{dataset}.npz" if mask_seed == MASK_SEED else f"{dataset}_{mask_seed}.npz"
+    (path,) = find_files(data_dir, "tsi_bench", {name: _FILES.get(name, "")}, _ORIGIN)
     with np.load(path) as file:
         return {
             part: Windows(

@@ -11,7 +11,8 @@ from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 from gpflow.utilities import positive, to_default_float
 
-from ..core.arguments import check_arguments, check_positive
+from ..core.annotations import check_arguments
+from ..core.arguments import check_positive
 
 __all__ = ["Biases"]
 

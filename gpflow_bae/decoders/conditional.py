@@ -11,7 +11,8 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..core.arguments import check_arguments, kind_of
+from ..core.annotations import check_arguments
+from ..core.arguments import kind_of
 from ..inputs import Condition
 from .keras import KerasDecoder
 

@@ -12,7 +12,7 @@ from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingVariables
 from gpflow.utilities import positive, triangular
 
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..core.linalg import cholesky
 from ..inducing_variables import as_inducing_variables
 from .biases import Biases

@@ -36,7 +36,8 @@ from typing import Literal
 import numpy as np
 from check_shapes import check_shapes
 
-from ..core.arguments import as_numbers, check_arguments
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers
 from .samples import arviz_for, num_chains_and_draws
 
 __all__ = [

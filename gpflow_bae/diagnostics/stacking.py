@@ -6,7 +6,8 @@ import numpy as np
 from check_shapes import check_shapes
 from scipy.special import logsumexp
 
-from ..core.arguments import as_numbers, check_arguments
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers
 
 __all__ = ["stacking_weights"]
 

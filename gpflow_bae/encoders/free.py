@@ -10,7 +10,8 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
-from ..core.arguments import as_numbers, check_arguments
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers
 from .gaussian import BaseGaussianEncoder
 
 __all__ = ["FreeFormEncoder"]

@@ -13,7 +13,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.logdensities import gaussian
 
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..core.keras_module import KerasModule
 from ..mcmc.noise import item_noise
 from .base import DensityEncoder, Noise, RowCodes, append_mask

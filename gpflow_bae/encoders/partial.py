@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import keras
 
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from .gaussian import GaussianEncoder
 from .partial_layers import (
     ObservedValues,

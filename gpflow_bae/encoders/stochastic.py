@@ -10,7 +10,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..core.keras_module import KerasModule
 from ..mcmc.noise import item_noise
 from .base import Encoder, Noise, RowCodes, append_mask

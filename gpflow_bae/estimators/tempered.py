@@ -12,8 +12,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from ..core.arguments import varies, warn_caller
+from ..core.arguments import warn_caller
 from ..core.keras_module import WeightPrior
+from ..core.scales import varies
 from ..decoders import fan_in_prior
 from ..inference import AdamStart, Proposal, TemperedSettings, Whitening, sample_tempered
 from ..models import TemperedBAE

@@ -18,7 +18,7 @@ from tensorflow_probability import bijectors as tfb
 
 from ..base import Batch, Snapshot
 from ..bijectors import NEAR_IDENTITY, DenseNetwork, Planar, check_flow
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..encoders import BaseGaussianEncoder, FreeFormEncoder
 from ..encoders.base import append_mask
 from ..latent_priors.base import LOG_2PI, GaussianLatentPrior

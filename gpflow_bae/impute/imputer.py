@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arguments import check_integer, check_types
+from ..core.annotations import check_types
+from ..core.arguments import check_integer
 from ..core.files import as_path
 from . import saved_fits
 from .check.hidden_gaps import check
@@ -36,9 +37,9 @@ class Imputer:
     gaps that are hidden from all of them.
 
     A table is a DataFrame of pandas, polars or another library that narwhals knows, whose columns
-    the arguments name, or two arrays: inputs X [N, D]
-    or [T, N, D], and outputs Y [N, P] or [T, N, P] with NaN where missing. Tasks are independent
-    series that share everything but their latent functions.
+    the arguments name, or two arrays: inputs X [N, D] or [T, N, D], and outputs Y [N, P] or
+    [T, N, P] with NaN where missing. Tasks are independent series that share everything but their
+    latent functions.
 
     Without time and inputs (of arrays, rows [N, P] alone) the rows have no order: a cell is
     predicted from the others of its row, by a Gaussian of the columns.
@@ -57,15 +58,14 @@ class Imputer:
     :param progress: whether ``fit`` shows a progress bar.
     :param kinds: kinds of outputs by name: ``"continuous"``, ``"positive"``, ``"count"``,
         ``"binary"``, ``"category"``, or the two bounds of a bounded column, such as ``(0, 100)``.
-        Others follow
-        from the observed values, see
-        :func:`~gpflow_bae.impute.reading.columns.decide_kind`.
+        Others follow from the observed values, see
+        :func:`~gpflow_bae.impute.reading.kinds.column_kind.decide_kind`.
     :param table_format: how a DataFrame's text writes numbers, dates and missing cells.
     :param method: ``"auto"`` for the method that predicts hidden gaps of a column best, or one for
-        all columns: ``"gp"`` (the Gaussian processes), ``"iterative"`` (scikit-learn's
-        IterativeImputer, with linear regressions), ``"trees"`` (the same with forests),
-        ``"linear"`` (interpolation), ``"hour"`` (interpolation between the same hours of other
-        days) or ``"mean"``.
+        all columns: ``"gp"`` (the Gaussian processes; without time and inputs one multivariate
+        Gaussian of all rows), ``"iterative"`` (scikit-learn's IterativeImputer, with linear
+        regressions), ``"trees"`` (the same with forests), ``"linear"`` (interpolation), ``"hour"``
+        (interpolation between the same hours of other days) or ``"mean"``.
     :param periods: periods of the calendar that columns may have, of ``"hour"``, ``"weekday"`` and
         ``"season"``; those of which the table spans two if None. A column has one only where hidden
         gaps are predicted better with it.

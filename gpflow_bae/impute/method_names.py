@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["AUTO", "GP", "METHODS", "PERIOD_NAMES", "check_names", "who_fills"]
+__all__ = ["AUTO", "GP", "METHODS", "PERIOD_NAMES", "check_names", "names_for", "who_fills"]
 
 AUTO = "auto"
 GP = "gp"
-#: Names of the methods for readers, by the name that an argument has.
+#: Names of the methods for readers, by the name that an argument has; see :func:`names_for`.
 METHODS = {
     GP: "coregionalised GPs",
     "iterative": "IterativeImputer",
@@ -19,6 +19,7 @@ METHODS = {
     "mean": "column means",
 }
 PERIOD_NAMES = ("hour", "weekday", "season")
+_OF_ROWS = "multivariate Gaussian"  # what "gp" is for rows without time and inputs
 _NAMED = 6  # columns that a sentence names
 
 
@@ -34,6 +35,15 @@ def check_names(method: str, periods: Sequence[str] | None) -> None:
             f"periods is {periods!r}; expected a list of some of {list(PERIOD_NAMES)}, or an empty "
             "one."
         )
+
+
+def names_for(num_inputs: int) -> dict[str, str]:
+    """Names of the methods for readers of a table's report, by the name that an argument has.
+
+    A table without time and inputs has no Gaussian process: its rows are independent draws of one
+    multivariate Gaussian.
+    """
+    return METHODS if num_inputs else METHODS | {GP: _OF_ROWS}
 
 
 def who_fills(filled_by: Mapping[Any, str]) -> str:

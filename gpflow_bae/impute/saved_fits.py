@@ -15,8 +15,9 @@ import numpy as np
 
 from ..core.files import as_path, to_json
 from ..versions import __version__
-from .reading.columns import ColumnKind, FittedColumns
+from .reading.columns import FittedColumns
 from .reading.indicators import Indicator
+from .reading.kinds.column_kind import ColumnKind
 from .reading.table_format import TableFormat
 
 __all__ = ["POSTERIOR", "ROLES", "arguments", "fitted_columns", "read_record", "write"]

@@ -6,7 +6,9 @@ import numpy as np
 from gpflow.base import TensorType
 from scipy.cluster.vq import kmeans2
 
-from ..core.arguments import as_numbers, check_arguments, spread
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers
+from ..core.scales import spread
 
 __all__ = ["k_means"]
 

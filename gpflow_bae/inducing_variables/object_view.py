@@ -15,7 +15,9 @@ from gpflow.kernels import Kernel, MultioutputKernel
 from scipy import stats
 from tensorflow_probability import distributions as tfd
 
-from ..core.arguments import as_numbers, check_arguments, spread, varies
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers
+from ..core.scales import spread, varies
 from ..kernels import ObjectView
 
 __all__ = ["ObjectViewInducingPoints", "object_view_points"]

@@ -11,7 +11,8 @@ import tensorflow_probability as tfp
 from gpflow.base import Parameter, TensorType
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 
-from ..core.arguments import as_numbers, varies
+from ..core.arguments import as_numbers
+from ..core.scales import varies
 
 __all__ = ["as_inducing_points", "as_inducing_variables", "bounded", "uniform"]
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..core.arguments import check_arguments, kind_of
+from ..core.annotations import check_arguments
+from ..core.arguments import kind_of
 from ..data import Observations, StreamedObservations, in_memory, prepare_data
 from ..models import (
     BayesianAutoencoder,

@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
-from ..core.arguments import as_numbers, check_arguments
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers
 from ..data import Observations, SparseTable, mask_missing
 from ..encoders import FreeFormEncoder
 from ..guides import BoundGuide, FlowGuide

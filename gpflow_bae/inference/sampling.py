@@ -10,7 +10,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..data import Observations, in_memory, prepare_data
 from ..data.memory import check_bytes
 from ..mcmc.algorithm import SamplingAlgorithm

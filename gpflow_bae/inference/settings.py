@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..core.arguments import check_arguments, check_fields, check_parts
+from ..core.annotations import check_arguments, check_fields
+from ..core.arguments import check_parts
 from ..mcmc import adaptive_sghmc, mclmc
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..mcmc.energy_variance import from_energy_variance

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..data import prepare_data
 from ..mcmc.calibrated import parallel_tempering
 from ..models import TemperedBAE

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-from ..core.arguments import check_fields, check_parts
+from ..core.annotations import check_fields
+from ..core.arguments import check_parts
 from ..mcmc.types import validate
 from .preconditioning import Whitening
 from .settings import check_positive

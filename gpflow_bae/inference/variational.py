@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..base import VariationalModel
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..data import Observations, SparseTable, StreamedObservations, check_columns, prepare_data
 from .optimise.variational_fit import VariationalFit
 from .runs.checkpoints import RunDirectory

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 
 __all__ = ["Condition"]
 

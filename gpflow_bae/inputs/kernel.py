@@ -11,7 +11,8 @@ from gpflow.base import TensorType
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Kernel, MultioutputKernel
 
-from ..core.arguments import check_arguments, kind_of
+from ..core.annotations import check_arguments
+from ..core.arguments import kind_of
 from ..inducing_variables import ObjectViewInducingPoints
 from .base import InputModel
 

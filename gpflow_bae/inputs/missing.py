@@ -12,7 +12,9 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..core.arguments import as_numbers, check_arguments, check_integer, varies
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers, check_integer
+from ..core.scales import varies
 from .base import InputModel
 from .circle import UniformOnCircle
 from .tables import InputTable, check_prior

@@ -12,7 +12,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..core.keras_module import KerasModule
 from .base import InputModel
 from .vectors import check_ids, split_ids

@@ -12,7 +12,8 @@ from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 from gpflow.utilities import positive
 
-from ..core.arguments import as_numbers, check_arguments, check_positive
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers, check_positive
 from ..core.linalg import gather_rows
 from ..mcmc.noise import standard_noise
 from .circle import UniformOnCircle

@@ -13,7 +13,7 @@ from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
 from ..base import Batch, LatentPosterior
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..inputs import InputModel
 from ..mcmc.noise import standard_noise
 

@@ -12,7 +12,7 @@ from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
 from ..base import LatentPosterior
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..mcmc import noise as stateless
 from .base import GaussianLatentPrior, gaussian_log_density
 from .deep_layers import InducingLike, make_layers

@@ -20,7 +20,8 @@ from gpflow.functions import MeanFunction
 from gpflow.utilities import positive
 
 from ..base import Batch
-from ..core.arguments import check_arguments, kind_of
+from ..core.annotations import check_arguments
+from ..core.arguments import kind_of
 from ..inputs import CompletedInputs, InputModel
 from ..kernels.reading import (
     check_categories,

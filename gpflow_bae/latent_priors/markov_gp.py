@@ -12,7 +12,7 @@ from gpflow.base import TensorType
 from gpflow.mean_functions import MeanFunction
 
 from ..base import LatentPosterior
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from . import kalman
 from .base import gaussian_log_density
 from .gp import GP

@@ -12,7 +12,8 @@ from gpflow.base import TensorType
 from gpflow.mean_functions import MeanFunction
 
 from ..base import LatentPosterior
-from ..core.arguments import as_numbers, check_arguments
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers
 from ..core.linalg import cholesky
 from ..kernels.reading import covariance_of_tasks
 from .base import gaussian_log_density

@@ -13,7 +13,7 @@ from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 
 from ..base import LatentPosterior
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..core.linalg import gram
 from .base import GaussianLatentPrior
 from .inducing import InducingLatentPrior, weighted_codes, weighted_features

@@ -12,7 +12,7 @@ from gpflow.functions import MeanFunction
 from gpflow.logdensities import gaussian
 
 from ..base import LatentPosterior
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..core.row_blocks import are_many, over_blocks, sum_over_blocks
 from ..mcmc.noise import standard_noise
 from .inducing import InducingLatentPrior, InducingPosterior, weighted_codes

@@ -16,7 +16,8 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import TensorType
 
-from ..core.arguments import as_numbers, check_arguments
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers
 from .coefficients import log_coefficient
 from .masked import MaskedLikelihood
 from .support import COUNTS, Support

@@ -17,7 +17,8 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import TensorType
 
-from ..core.arguments import as_numbers, check_arguments, kind_of
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers, kind_of
 from ..core.linalg import sum_of_squares
 from .support import FRACTIONS, Support, support_of
 

@@ -55,7 +55,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from gpflow_bae.core.arguments import check_arguments
+from gpflow_bae.core.annotations import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings, Step, Target
 from gpflow_bae.mcmc.algorithm import State as ChainState
 from gpflow_bae.mcmc.building import build_sampler, kinetic_temperature, kinetic_temperatures

@@ -27,7 +27,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpflow_bae.core.arguments import check_arguments
+from gpflow_bae.core.annotations import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target, check_sampler
 from gpflow_bae.mcmc.step_size import with_step_size
 from gpflow_bae.mcmc.structures import leaf_temperatures, when

@@ -41,7 +41,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from gpflow_bae.core.arguments import check_arguments
+from gpflow_bae.core.annotations import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_sampler, kinetic_info, momentum_temperatures
 from gpflow_bae.mcmc.integrators import check_integrator, splitting_step

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from gpflow_bae.core.arguments import check_arguments
+from gpflow_bae.core.annotations import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_sampler
 from gpflow_bae.mcmc.noise import noise_like

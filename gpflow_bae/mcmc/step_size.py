@@ -34,7 +34,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpflow_bae.core.arguments import check_arguments
+from gpflow_bae.core.annotations import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target, check_sampler
 from gpflow_bae.mcmc.noise import noise_like
 from gpflow_bae.mcmc.structures import when

@@ -1,8 +1,9 @@
 """Published models: named combinations of latent prior, decoder, likelihood and guide."""
 
-from .autoencoder import Autoencoder, set_default_kernel_priors
+from .autoencoder import Autoencoder
 from .bayesian import BayesianAutoencoder, State
 from .deep_svigp import DeepSVIGP
+from .default_priors import set_default_kernel_priors
 from .gp_variational import GPPVAE, GPVAE, SGPVAE, SVGPVAE
 from .gplvm import FlowGPLVM, StochasticGPLVM
 from .linear_coregionalisation import LinearCoregionalisation, principal_directions

@@ -9,16 +9,15 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from ..base import Batch, Conditionals
-from ..core.arguments import check_arguments, kind_of
+from ..core.annotations import check_arguments
+from ..core.arguments import kind_of
 from ..encoders import StochasticEncoder
 from ..guides import ImplicitGuide
 from ..inducing_variables import bounded
 from ..latent_priors import GaussianLatentPrior
 from ..latent_priors.base import LOG_2PI
-from .autoencoder import (
-    Autoencoder,
-    LikelihoodLike,
-    Network,
+from .autoencoder import Autoencoder, LikelihoodLike, Network
+from .default_priors import (
     check_priors,
     inducing_layers,
     set_default_kernel_priors,

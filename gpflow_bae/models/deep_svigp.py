@@ -9,7 +9,7 @@ from gpflow.base import Parameter, TensorType
 
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..core import functional
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..data import as_inputs, as_pair, prepare_data
 from ..data.model_checks import check_support
 from ..data.observations import as_observations, check_has_rows, check_same_points

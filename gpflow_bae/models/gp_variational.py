@@ -6,7 +6,7 @@ import gpflow
 from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
 
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..guides import MeanFieldGuide
 from ..latent_priors import GP, SparseGP, TitsiasGP
 from ..latent_priors.kernel_prior import KernelLike

@@ -13,7 +13,8 @@ from gpflow.inducing_variables import InducingVariables
 
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..bijectors import planar_flow
-from ..core.arguments import check_arguments, kind_of
+from ..core.annotations import check_arguments
+from ..core.arguments import kind_of
 from ..decoders import GPDecoder
 from ..encoders import BaseGaussianEncoder
 from ..guides import BoundGuide, FlowGuide, MeanFieldGuide

@@ -12,7 +12,8 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, TensorType
 
-from ..core.arguments import as_numbers, check_arguments
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers
 from ..kernels.reading import check_categories, check_columns_are_there, check_distances
 
 __all__ = ["LinearCoregionalisation", "principal_directions"]
@@ -165,11 +166,20 @@ class LinearCoregionalisation(
             found += self.deviation * tf.convert_to_tensor(self.deviations)
         return tf.unstack(found)
 
-    @check_shapes("X: [n, D]", "row: [C]", "column: [C]", "return: [C, C]")
-    def covariance(self, X: TensorType, row: TensorType, column: TensorType) -> tf.Tensor:
-        """Return the covariance of observed cells, noise included."""
+    @check_shapes("X: [n, D]", "row: [C]", "column: [C]", "task: [n]", "return: [C, C]")
+    def covariance(
+        self,
+        X: TensorType,
+        row: TensorType,
+        column: TensorType,
+        task: TensorType | None = None,
+    ) -> tf.Tensor:
+        """Return the covariance of observed cells, noise included.
+
+        :param task: number of each row's task; tasks are independent. None for one task.
+        """
         noise = tf.gather(tf.convert_to_tensor(self.noise_variance), column)
-        return self._cross_covariance(X, row, column, row, column) + tf.linalg.diag(noise)
+        return self._cross_covariance(X, task, row, column, row, column) + tf.linalg.diag(noise)
 
     @inherit_check_shapes
     def maximum_log_likelihood_objective(self, data: tuple[TensorType, TensorType]) -> tf.Tensor:
@@ -203,12 +213,20 @@ class LinearCoregionalisation(
         mean, variance = (tf.reshape(moment, shape) for moment in moments)
         return mean, variance
 
-    @check_shapes("X: [n, D]", "row: [C]", "column: [C]", "value: [C]", "return: []")
+    @check_shapes("X: [n, D]", "row: [C]", "column: [C]", "value: [C]", "task: [n]", "return: []")
     def log_marginal(
-        self, X: TensorType, row: TensorType, column: TensorType, value: TensorType
+        self,
+        X: TensorType,
+        row: TensorType,
+        column: TensorType,
+        value: TensorType,
+        task: TensorType | None = None,
     ) -> tf.Tensor:
-        """Return the log density of observed cells, in nats."""
-        return -_negative_log_density(self.covariance(X, row, column), value)
+        """Return the log density of observed cells, in nats.
+
+        :param task: as in :meth:`covariance`.
+        """
+        return -_negative_log_density(self.covariance(X, row, column, task), value)
 
     @check_shapes(
         "X: [n, D]",
@@ -217,6 +235,7 @@ class LinearCoregionalisation(
         "value: [C]",
         "target_row: [K]",
         "target_column: [K]",
+        "task: [n]",
         "return[0]: [K]",
         "return[1]: [K]",
     )
@@ -228,10 +247,14 @@ class LinearCoregionalisation(
         value: TensorType,
         target_row: TensorType,
         target_column: TensorType,
+        task: TensorType | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return means and variances of target cells given observed ones, noise included."""
-        cross = self._cross_covariance(X, row, column, target_row, target_column)
-        mean, explained = _condition(self.covariance(X, row, column), cross, value)
+        """Return means and variances of target cells given observed ones, noise included.
+
+        :param task: as in :meth:`covariance`.
+        """
+        cross = self._cross_covariance(X, task, row, column, target_row, target_column)
+        mean, explained = _condition(self.covariance(X, row, column, task), cross, value)
         prior = tf.gather(tf.convert_to_tensor(self.noise_variance), target_column)
         *smooth, of_rows = (tf.reduce_sum(tf.square(A), -1) for A in self.mixing)
         prior += tf.gather(of_rows, target_column)
@@ -258,7 +281,7 @@ class LinearCoregionalisation(
     ) -> tf.Tensor:
         """Return the covariance of target cells given observed ones, noise included."""
         L = tf.linalg.cholesky(self.covariance(X, row, column))
-        cross = self._cross_covariance(X, row, column, target_row, target_column)
+        cross = self._cross_covariance(X, None, row, column, target_row, target_column)
         solved = tf.linalg.triangular_solve(L, cross)
         prior = self.covariance(X, target_row, target_column)
         return prior - tf.linalg.matmul(solved, solved, transpose_a=True)
@@ -278,11 +301,21 @@ class LinearCoregionalisation(
         return X, Y
 
     def _cross_covariance(
-        self, X: tf.Tensor, row: tf.Tensor, column: tf.Tensor, other: tf.Tensor, at: tf.Tensor
+        self,
+        X: tf.Tensor,
+        task: tf.Tensor | None,
+        row: tf.Tensor,
+        column: tf.Tensor,
+        other: tf.Tensor,
+        at: tf.Tensor,
     ) -> tf.Tensor:
         """Return the covariance [C, K] of cells without observation noise."""
         same = tf.cast(row[:, None] == other, gpflow.default_float())
-        of_rows = [tf.gather(tf.gather(k(X), row), other, axis=1) for k in self.kernels]
+        of_inputs = [kernel(X) for kernel in self.kernels]
+        if task is not None:
+            together = task[:, None] == task
+            of_inputs = [tf.where(together, K, tf.zeros_like(K)) for K in of_inputs]
+        of_rows = [tf.gather(tf.gather(K, row), other, axis=1) for K in of_inputs]
         parts = [
             K * tf.matmul(tf.gather(A, column), tf.gather(A, at), transpose_b=True)
             for K, A in zip([*of_rows, same], self.mixing, strict=True)

@@ -11,10 +11,10 @@ from gpflow.base import TensorType
 from gpflow.utilities import positive
 
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..latent_priors.base import LOG_2PI
 from ..mcmc.noise import standard_noise
-from .autoencoder import check_priors, set_default_likelihood_priors, set_default_priors
+from .default_priors import check_priors, set_default_likelihood_priors, set_default_priors
 from .variational import VariationalAutoencoder
 
 __all__ = ["MeanFieldParameters"]

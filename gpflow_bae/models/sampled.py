@@ -9,7 +9,7 @@ import gpflow
 from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
 
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..latent_priors import GP, DeepSparseGP, SparseGP, StandardNormal
 from ..latent_priors.deep_layers import InducingLike
 from ..latent_priors.kernel_prior import KernelLike

@@ -13,7 +13,7 @@ from gpflow.base import TensorType
 
 from ..base import Batch
 from ..core import functional
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..core.keras_module import KerasModule, WeightPrior
 from ..core.parameter_set import ParameterSet
 from ..decoders import KerasDecoder, normal_prior

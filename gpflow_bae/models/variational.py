@@ -11,7 +11,7 @@ from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
 from ..base import Batch, LatentPosterior, Snapshot, VariationalModel, VariationalTerms
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..encoders import GaussianEncoder
 from ..guides import CodePosterior, ConditionalGuide, GaussianGuide, MeanFieldGuide
 from ..inputs import Condition

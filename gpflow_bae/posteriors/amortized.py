@@ -13,7 +13,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..core.arguments import as_numbers, check_arguments, check_integer
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers, check_integer
 from ..data import Observations, as_inputs, as_pair, in_memory, prepare_data
 from ..data.compressed_rows import from_arrays, rows_seen, to_arrays
 from ..models import Autoencoder

@@ -8,7 +8,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 
 from ..base import Batch
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from .amortized import Posterior
 from .sample_loop import SampleLoop, chain_after_chain
 

@@ -17,7 +17,7 @@ from ..core.arguments import as_numbers
 from ..core.row_blocks import in_threads
 from ..core.tracing import compiled
 from ..data import MultiOutputTable
-from ..data.blocks import Place, block_at, places_of_blocks
+from ..data.blocks import Place, block_at, joined, places_of_blocks
 from ..models import LinearCoregionalisation
 from .stored.archive import read_archive, write_archive
 from .stored.parts import check_parts, parts_of
@@ -30,6 +30,7 @@ _MOST_TOGETHER = 2000  # cells that are drawn together
 #: Signature of a :class:`~gpflow_bae.data.blocks.Block` with any number of rows and cells.
 SIGNATURE = (
     tf.TensorSpec([None, None], tf.float64),
+    tf.TensorSpec([None], tf.int32),
     tf.TensorSpec([None], tf.int32),
     tf.TensorSpec([None], tf.int32),
     tf.TensorSpec([None], tf.float64),
@@ -160,7 +161,7 @@ class CoregionalisationPosterior:
         for place in places_of_blocks(X, Y, lengths, self.cells_per_block, of_empty=True):
             if not where[place.task, place.leaf].any():
                 continue
-            (x, row, column, _, at, of), targets = block_at(X, Y, lengths, place, where)
+            (x, _, row, column, _, at, of), targets = block_at(X, Y, lengths, place, where)
             for part in np.array_split(np.arange(len(at)), -(-len(at) // _MOST_TOGETHER)):
                 covariance = model.predict_covariance(x, row, column, at[part], of[part]).numpy()
                 deviations = np.sqrt(np.maximum(np.diagonal(covariance), 1e-12))
@@ -270,14 +271,19 @@ def _moments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the predictive moments of one model, computed block by block."""
     mean, variance = np.full(Y.shape, np.nan), np.full(Y.shape, np.nan)
-    predict = compiled(model.predict, input_signature=SIGNATURE)
 
-    def of_block(place: Place) -> None:
-        if where[place.task, place.leaf].any():
-            block, targets = block_at(X, Y, lengths, place, where)
-            at = place.task, targets[:, 0], targets[:, 1]
-            for array, moment in zip((mean, variance), predict(*block), strict=True):
-                array[at] = moment.numpy()
+    def of_block(X, task, row, column, value, at, of):  # type: ignore[no-untyped-def]
+        return model.predict(X, row, column, value, at, of, task)
 
-    in_threads(of_block, [(place,) for place in places])
+    predict = compiled(of_block, input_signature=SIGNATURE)
+
+    places = [place for place in places if where[place.task, place.leaf].any()]
+    found = in_threads(lambda place: block_at(X, Y, lengths, place, where), [(p,) for p in places])
+    groups = joined([block for block, _ in found])
+    moments = in_threads(lambda block: predict(*block), [(block,) for block, _ in groups])
+    for (_, members), values in zip(groups, moments, strict=True):
+        cells = [np.insert(found[i][1], 0, places[i].task, axis=1) for i in members]
+        at = tuple(np.concatenate(cells).T)
+        for array, moment in zip((mean, variance), values, strict=True):
+            array[at] = moment.numpy()
     return mean, variance

@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..core.arguments import as_numbers, check_arguments
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers
 from ..data import as_inputs, as_pair, mask_missing
 from ..data.memory import check_full_cov
 from ..data.model_checks import check_support

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from gpflow.base import TensorType
 
-from ..core.arguments import as_numbers, check_arguments
+from ..core.annotations import check_arguments
+from ..core.arguments import as_numbers
 from ..inputs import MissingInputs
 from .amortized import Posterior
 from .completed_inputs import completed_inputs

@@ -14,7 +14,8 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..core.arguments import check_arguments, kind_of
+from ..core.annotations import check_arguments
+from ..core.arguments import kind_of
 from ..core.files import as_path, check_folder, to_json
 from ..posteriors import FittedModel, Posterior, TemperedPosterior
 from .card import model_card

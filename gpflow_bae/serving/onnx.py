@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..core import functional
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..core.files import as_path
 from ..posteriors import FittedModel, Posterior, TemperedPosterior
 from .bank import SampleBank

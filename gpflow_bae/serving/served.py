@@ -10,7 +10,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..core.arguments import check_arguments
+from ..core.annotations import check_arguments
 from ..inputs import CompletedInputs
 from ..kernels.reading import numbers_of_ids
 from ..mcmc.noise import standard_noise

@@ -11,7 +11,8 @@ import tensorflow as tf
 from scipy.cluster.vq import kmeans2
 
 from .. import decoders, encoders, guides, inference, inputs, latent_priors, likelihoods, models
-from ..core.arguments import check_fields, check_parts
+from ..core.annotations import check_fields
+from ..core.arguments import check_parts
 from ..kernels import Categorical
 from .networks import count_encoder, rate_decoder
 from .tissue import Tissue

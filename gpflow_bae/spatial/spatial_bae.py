@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..core.arguments import check_arguments, check_fields
+from ..core.annotations import check_arguments, check_fields
 from ..core.files import as_path, digest
 from ..data.memory import check_bytes
 from ..posteriors import Posterior

@@ -113,9 +113,11 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
         path = tmp_path / f"performance_{record['suite']}.json"
         path.write_text(json.dumps(about | record))
     report.write_page(tmp_path / "page.md", tmp_path)
-    page = (tmp_path / "page.md").read_text()
-    titles = [line for line in page.splitlines() if line.startswith("#")]
-    assert titles == ["# Performance", "## Steps", "## Growth", "## Several chains"] + [
+    front = (tmp_path / "page.md").read_text()
+    assert front.startswith("# Performance\n") and "(page_tables.md)" in front
+    page = (tmp_path / "page_tables.md").read_text()
+    titles = [line for line in page.splitlines() if line.startswith("## ")]
+    assert titles == ["## Steps", "## Growth", "## Several chains"] + [
         "## Exported models",
         "## Other libraries",
         "## Imports",

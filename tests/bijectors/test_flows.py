@@ -31,8 +31,9 @@ def _strong(flow: Any, scale: float = 1.0, seed: int = 0) -> Any:
     return flow
 
 
-@pytest.mark.parametrize("name", FLOWS)
-@pytest.mark.parametrize("dim", [2, 3])
+@pytest.mark.parametrize(
+    ("name", "dim"), [("planar", 3), ("radial", 2), ("real_nvp", 3), ("iaf", 3), ("spline", 2)]
+)
 def test_inverse_and_jacobian(name: str, dim: int) -> None:
     flow = _strong(FLOWS[name](dim))
     x = np.random.default_rng(1).standard_normal((4, 7, dim)) * 2.0
@@ -99,7 +100,7 @@ def test_every_parameter_is_seen_and_trained_under_xla(name: str) -> None:
     assert flow.trainable_variables
     x = tf.constant(np.random.default_rng(2).standard_normal((50, 2)))
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def value_and_gradients(x: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
             y = flow.forward(x)

@@ -12,7 +12,9 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae import inference, latent_priors, mcmc, models
-from gpflow_bae.core.arguments import as_array, as_numbers, check_arguments, check_fields, spread
+from gpflow_bae.core.annotations import check_arguments, check_fields
+from gpflow_bae.core.arguments import as_array, as_numbers
+from gpflow_bae.core.scales import spread
 from gpflow_bae.data import prepare_data
 from gpflow_bae.data.memory import check_bytes
 from tests.serving import small_posteriors

@@ -21,7 +21,7 @@ def test_rows_and_sums() -> None:
     values = np.random.default_rng(0).normal(size=(2, 20, 3))
     assert row_blocks.are_many(values) and not row_blocks.are_many(values[:, :8])
 
-    @tf.function
+    @tf.function(autograph=False)
     def both() -> tuple[tf.Tensor, ...]:
         found = row_blocks.over_blocks(lambda v, n: (2.0 * v, v[..., :1]), (values, None))
         assert all(row_blocks.are_many(v) for v in found)  # in graphs, too

@@ -231,9 +231,9 @@ def test_errors_name_the_file_and_what_was_expected(tmp_path: Path) -> None:
         StreamedObservations.from_dataset(rows())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("given", [N - 1, N + 1, N - 21, N + 25])
+@pytest.mark.parametrize("given", [N - 1, N + 25])
 def test_a_wrong_number_of_rows_is_said(given: int, tmp_path: Path) -> None:
-    matrices(tmp_path)
+    matrices(tmp_path, 40)
     stream = StreamedObservations.from_tfrecords(
         tmp_path / "*.tfrecord", num_points=given, shuffle_buffer=20
     )
@@ -242,10 +242,10 @@ def test_a_wrong_number_of_rows_is_said(given: int, tmp_path: Path) -> None:
 
 
 def test_a_file_that_changed_is_said(tmp_path: Path) -> None:
-    stream = matrices(tmp_path)
-    path = tmp_path / "points-00007.tfrecord"
+    stream = matrices(tmp_path, 40)
+    path = tmp_path / "points-00001.tfrecord"
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(ValueError, match="points-00007.tfrecord is damaged"):
+    with pytest.raises(ValueError, match="points-00001.tfrecord is damaged"):
         numbers(stream, 15, 6)
 
 
@@ -280,7 +280,7 @@ def test_shards_are_not_mixed_with_others(tmp_path: Path) -> None:
 
 
 def test_what_needs_all_points_is_refused(tmp_path: Path) -> None:
-    stream = matrices(tmp_path)
+    stream = matrices(tmp_path, 40)
     for ask in (
         lambda: stream.X,
         lambda: stream.Y,

@@ -28,6 +28,19 @@ def test_another_file_is_refused(tmp_path: pathlib.Path) -> None:
         tsi_bench.load(tmp_path, "ett_h1", "point01")
 
 
+def test_other_masks_have_files_of_their_own(tmp_path: pathlib.Path) -> None:
+    rng = np.random.default_rng(0)
+    Y = {part: rng.standard_normal((5, 4, 3)) for part in ("train", "val", "test")}
+    hidden = {part: rng.random(v.shape) < 0.3 for part, v in Y.items()}
+    (tmp_path / "tsi_bench").mkdir()
+    masks = {f"point05_{part}": np.packbits(v) for part, v in hidden.items()}
+    np.savez(tmp_path / "tsi_bench" / "ett_h1_7.npz", **Y, **masks)
+    found = tsi_bench.load(tmp_path, "ett_h1", "point05", mask_seed=7)
+    for part, windows in found.items():
+        np.testing.assert_array_equal(windows.Y, Y[part])
+        np.testing.assert_array_equal(windows.hidden, hidden[part])
+
+
 @needs_data
 @pytest.mark.parametrize(("dataset", "shape"), [("italy_air", (12, 13)), ("ett_h1", (48, 7))])
 def test_windows_are_the_benchmarks(dataset: str, shape: tuple[int, int]) -> None:

@@ -29,6 +29,7 @@ OTHERS = {
     "report": {"collect", "experiment"},
     "rotated_mnist_bias": {"data_dir", "epochs"},
     "rotated_mnist_figures": {"runs", "out_dir"},
+    "tsi_bench_figures": {"results_dir"},
 }
 
 

@@ -113,6 +113,24 @@ def test_slices_have_baselines_of_their_own(small: None, model: str) -> None:
         study.run(study.Plan("nsf"), data.Split(both, split.test), None)  # type: ignore[arg-type]
 
 
+def test_components_of_niches() -> None:
+    """Two regions are the first component, and the number of neighbours is what the counts choose:
+    many where a region is one, few where neighbours soon differ.
+    """
+    rng = np.random.default_rng(6)
+    places, slices = rng.uniform(0.0, 9.0, (1200, 2)), np.repeat(["a", "b"], 600)
+    for width, many in ((4.5, True), (1.0, False)):
+        region = np.floor(places[:, 0] / width) % 2
+        counts = rng.poisson(np.where(region[:, None] > 0, [8.0, 1.0, 3.0], [1.0, 8.0, 3.0]))
+        counts[600:] *= 7  # slices are centred
+        found, number = baselines.niche_pca(places, counts, np.ones(1200), slices)
+        assert found.shape == (1200, 3) and (number >= 25) == many
+        if many:
+            assert abs(np.corrcoef(found[:, 0], region)[0, 1]) > 0.85
+    with pytest.raises(ValueError, match="Slice b has 50 cells; niche_pca needs more than 100"):
+        baselines.niche_pca(places[:650], counts[:650], np.ones(650), slices[:650])
+
+
 def test_made_tissues_and_discoveries(tmp_path: pathlib.Path) -> None:
     """Rank sums find most of what differs; nearly none is false, as they ask for differences that
     are beyond chance and large.

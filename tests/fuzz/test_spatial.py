@@ -86,7 +86,7 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES)
 @hypothesis.given(st.data())
-@cases(12)
+@cases(8)
 def test_wrong_arguments_of_a_fit(name: str, data: st.DataObject) -> None:
     function, right = calls()[name]
     wrong = data.draw(st.sampled_from(sorted(right)))

@@ -9,13 +9,12 @@ import pytest
 
 from gpflow_bae.core.output_transforms import Identity, Log, Logit
 from gpflow_bae.impute.reading.columns import (
-    ColumnKind,
     FittedColumns,
-    decide_kind,
     in_order,
     output_kinds,
     scale_inputs,
 )
+from gpflow_bae.impute.reading.kinds.column_kind import ColumnKind, decide_kind
 from gpflow_bae.impute.reading.problems import TableError
 
 RNG = np.random.default_rng(0)

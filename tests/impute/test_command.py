@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpflow_bae.impute import CheckResult, Imputer, command
+from gpflow_bae.impute import CheckResult, Imputer, command, command_flags
 from tests.impute.tables import stations
 
 pytestmark = pytest.mark.usefixtures("untraced_predictions")
@@ -234,7 +234,7 @@ def test_what_is_checked_is_shown(
 def test_kinds_are_said_by_flags(parse: Callable[..., None]) -> None:
     given = ("--input=t.csv", "--out=o.csv")
     parse(*given, "--positive=a,b", "--count=n", "--bounded=rel: hum:0:100")
-    assert command._kinds() == {
+    assert command_flags.kinds_of_flags() == {
         "a": "positive",
         "b": "positive",
         "n": "count",
@@ -246,7 +246,7 @@ def test_kinds_are_said_by_flags(parse: Callable[..., None]) -> None:
     ):
         parse(*given, "--count=n", wrong)
         with pytest.raises(ValueError, match=message):
-            command._kinds()
+            command_flags.kinds_of_flags()
 
 
 @pytest.mark.parametrize(
@@ -356,28 +356,28 @@ def test_a_terminal_shows_our_lines_only(tmp_path: pathlib.Path) -> None:
 def test_the_package_is_there_without_pandas() -> None:
     """Modules that import it are imported by none of the others when these are loaded."""
     folder = pathlib.Path(inspect.getfile(command)).parents[1]
-    found: dict[str, set[str]] = {}
+    reached: set[pathlib.Path] = set()
+    imports: dict[pathlib.Path, set[pathlib.Path]] = {}
     for path in folder.rglob("*.py"):
+        imports[path] = set()
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                words = set(ast.unparse(node).replace(",", " ").split())
-                found.setdefault(path.stem, set()).update(words)
-    direct = {name for name, words in found.items() if "pandas" in words}
+            if isinstance(node, ast.Import) and any(a.name == "pandas" for a in node.names):
+                reached.add(path)
+            if isinstance(node, ast.ImportFrom) and node.level:
+                base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+                names = [base, *(base / alias.name for alias in node.names)]
+                imports[path] |= {name.with_suffix(".py") for name in names}
+    reading = folder / "impute" / "reading"
+    direct = {path.relative_to(reading).as_posix() for path in reached}
     assert direct == {
-        *("cells", "categories", "frames", "grid", "local_time", "other_frames", "side_by_side"),
-        "table_files",
+        *("cells.py", "categories.py", "filling.py", "frames.py", "grid.py", "other_frames.py"),
+        *("side_by_side.py", "table_files.py", "times/read.py", "times/written.py"),
+        "times/zones.py",
     }
-    reached = direct
-    while True:
-        further = reached | {
-            name
-            for name, words in found.items()
-            if any(word.rpartition(".")[2] in reached for word in words)
-        }
-        if further == reached:
-            break
-        reached = further
-    assert reached == direct | {"transformer"}
+    direct_paths = set(reached)
+    while further := {p for p, targets in imports.items() if targets & reached} - reached:
+        reached |= further
+    assert reached == direct_paths | {folder / "impute" / "transformer.py"}
 
 
 @pytest.mark.parametrize(
@@ -424,7 +424,7 @@ def test_a_home_is_a_home_and_a_table_may_have_its_own_name(
     (tmp_path / "t.csv").write_text("a\n")
     (tmp_path / "t.html").write_text("")  # of a run before
     parse("--input=~/t.csv", "--out=~/t.parquet")
-    command._check_paths()
+    command_flags.check_paths()
     assert tmp_path / "t.csv" == pathlib.Path(command.FLAGS.input)
     assert tmp_path / "t.parquet" == pathlib.Path(command.FLAGS.out)
 
@@ -434,8 +434,8 @@ def test_flags_that_the_fit_decides_are_said_to_be_left_aside(parse: Callable[..
     record = {"arguments": arguments | {"seed": 0, "latent_dim": None}}
     given = ("--input=t.csv", "--out=o.csv", "--posterior=p")
     parse(*given, "--outputs=a", "--time=day")
-    assert command._left_aside(record) == [] and command._left_aside(None) == []
+    assert command_flags.notes_on_flags(record) == [] and command_flags.notes_on_flags(None) == []
     parse(*given, "--outputs=b", "--time=day", "--num_steps=3", "--positive=a")
-    (note,) = command._left_aside(record)
+    (note,) = command_flags.notes_on_flags(record)
     assert note.startswith("--outputs, --num_steps, --positive: left aside, because --posterior=p")
     assert "it fills ['a']" in note

@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 
 from gpflow_bae.impute.reading import frames, table_files
+from gpflow_bae.impute.reading.filling import beside_names
 from gpflow_bae.impute.reading.problems import TableError
 from gpflow_bae.impute.reading.table_format import TableFormat
-from gpflow_bae.impute.reading.user_table import INTERVAL, beside_names, from_arrays
+from gpflow_bae.impute.reading.user_table import INTERVAL, from_arrays
 from tests.impute.tables import COLUMNS, stations
 
 

@@ -11,8 +11,8 @@ import pytest
 from gpflow_bae.impute import TableError, TableFormat
 from gpflow_bae.impute.reading.frames import read_frame
 from gpflow_bae.impute.reading.grid import insert_rows
-from gpflow_bae.impute.reading.local_time import clock_of, to_utc
 from gpflow_bae.impute.reading.problems import Problems
+from gpflow_bae.impute.reading.times.zones import clock_of, to_utc
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 
 from gpflow_bae.core.output_transforms import Log
-from gpflow_bae.impute.reading.columns import ColumnKind, output_kinds
+from gpflow_bae.impute.reading.columns import output_kinds
 from gpflow_bae.impute.reading.frames import read_frame
-from gpflow_bae.impute.reading.logarithms import near_the_range
+from gpflow_bae.impute.reading.kinds.column_kind import ColumnKind
+from gpflow_bae.impute.reading.kinds.logarithms import near_the_range
 from gpflow_bae.impute.reading.user_table import CellPredictions
 from gpflow_bae.impute.report import outline
 

@@ -7,7 +7,7 @@ import pytest
 
 from gpflow_bae.core.output_transforms import Identity, Log
 from gpflow_bae.impute.reading.columns import output_kinds
-from gpflow_bae.impute.reading.logarithms import _squares, better_as_they_are
+from gpflow_bae.impute.reading.kinds.logarithms import _squares, better_as_they_are
 
 NAMES = ("a", "b", "c")
 ROWS = 300

@@ -80,9 +80,12 @@ def test_the_same_cells_are_hidden_in_any_order() -> None:
 
 
 def test_the_check_leaves_out_what_needs_an_order() -> None:
+    """And does not call a Gaussian of rows a Gaussian process."""
+    imputer = Imputer(["a", "b"], method="gp", progress=False).fit(people(40)[1])
+    assert set(imputer.methods_.values()) == {"multivariate Gaussian"}
     result = Imputer(["a", "b"], progress=False).check(people(40)[1])
     assert result.methods == (
-        *("auto", "coregionalised GPs", "IterativeImputer", "IterativeImputer with trees"),
+        *("auto", "multivariate Gaussian", "IterativeImputer", "IterativeImputer with trees"),
         "column means",
     )
 

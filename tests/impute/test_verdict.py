@@ -10,7 +10,7 @@ from gpflow_bae.impute.check.hidden_gaps import _scored
 from gpflow_bae.impute.check.verdict import decide
 from gpflow_bae.impute.model.choice import GapErrors
 from gpflow_bae.impute.model.gaps import hide_gaps
-from gpflow_bae.impute.reading.columns import ColumnKind
+from gpflow_bae.impute.reading.kinds.column_kind import ColumnKind
 
 
 def errors(rng: np.random.Generator, *rmse: float, num_gaps: int = 40, cells: int = 5) -> GapErrors:

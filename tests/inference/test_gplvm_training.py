@@ -30,7 +30,7 @@ def swiss(num_rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 @functools.cache
-def fitted(num_maps: int) -> tuple[models.StochasticGPLVM, np.ndarray]:
+def fitted(num_maps: int, num_steps: int = 1200) -> tuple[models.StochasticGPLVM, np.ndarray]:
     """To be left as it is; with a planar flow of so many maps."""
     Y, _ = swiss(150)
     start = np.linalg.svd(Y - Y.mean(0), full_matrices=False)[0][:, :2] * np.sqrt(len(Y))
@@ -45,7 +45,7 @@ def fitted(num_maps: int) -> tuple[models.StochasticGPLVM, np.ndarray]:
         gpflow.likelihoods.Gaussian(0.1),
         Y.shape[1],
     )
-    settings = inference.VariationalSettings(num_steps=1200, learning_rate=0.02, batch_size=75)
+    settings = inference.VariationalSettings(num_steps=num_steps, learning_rate=0.02, batch_size=75)
     inference.fit_variational(model, (None, Y), settings, seed=0, progress=False)
     return model, Y
 
@@ -155,7 +155,7 @@ def test_new_rows_find_their_codes_from_half_of_their_cells(num_maps: int) -> No
 
 
 def test_log_density_of_cells_against_a_loop() -> None:
-    model, Y = fitted(0)
+    model, Y = fitted(0, num_steps=200)
     data = prepare_data(model, (None, Y))
     posterior = GPLVMPosterior(model, data)
     rows, columns = np.array([3, 3, 40]), np.array([0, 7, 2])

@@ -86,7 +86,7 @@ def test_gaussian_vectors_are_drawn_by_object() -> None:
     shown = found.seeing(X[None], Y[None], None)
     new = np.array([[5.0, 0.3], [0.0, 0.4], [5.0, 0.1], [1.0, 0.2], [9.0, 0.2]])
 
-    @tf.function
+    @tf.function(autograph=False)
     def draw(seed: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
         return shown.with_seed(seed).complete(X)[:, 1:]
 

@@ -222,7 +222,7 @@ def test_chains_as_a_vectorised_map(jit_compile: bool) -> None:
             value = tf.reduce_sum(tf.sin(bound(X)))
         return tape.gradient(value, vectors)
 
-    @tf.function(jit_compile=jit_compile)
+    @tf.function(jit_compile=jit_compile, autograph=False)
     def all_chains(chains: tf.Tensor) -> tf.Tensor:
         return tf.vectorized_map(gradient, chains, fallback_to_while_loop=False)
 
@@ -234,7 +234,9 @@ def test_inputs_of_unknown_size() -> None:
     """A function traced once for all sizes: the width is checked where it is known."""
     X, kernel = _inputs(6), _kernel()
     for signature in ([None, 2], [None, None]):
-        traced = tf.function(kernel, input_signature=[tf.TensorSpec(signature, tf.float64)])
+        traced = tf.function(
+            kernel, input_signature=[tf.TensorSpec(signature, tf.float64)], autograph=False
+        )
         np.testing.assert_allclose(traced(X), _formula(X, X), rtol=1e-10, atol=1e-12)
 
 
@@ -242,7 +244,7 @@ def test_ids_survive_rounding() -> None:
     """An id that arithmetic left an epsilon below a whole number is that number, once traced."""
     kernel = ObjectView(VECTORS)
     X = tf.constant([[3.0 - 1e-9, 0.5]], tf.float64)
-    np.testing.assert_array_equal(tf.function(kernel.embed)(X)[0, 1:], VECTORS[3])
+    np.testing.assert_array_equal(tf.function(kernel.embed, autograph=False)(X)[0, 1:], VECTORS[3])
 
 
 # Parameters and priors.
@@ -360,4 +362,4 @@ def test_ids_that_are_no_rows_are_refused(bad: float) -> None:
     with pytest.raises(ValueError, match=message):
         kernel(np.array([[0.0, 0.1]]), tf.constant(X))
     with pytest.raises(ValueError, match=message):
-        tf.function(lambda: kernel(X))()
+        tf.function(lambda: kernel(X), autograph=False)()

@@ -27,7 +27,7 @@ def by_definition(power: int) -> np.ndarray:
 def test_value_and_derivatives(dtype: tf.DType, jit_compile: bool | None) -> None:
     """Under XLA, too, where what is computed of large counts has as many rows as there are."""
 
-    @tf.function(jit_compile=jit_compile)
+    @tf.function(jit_compile=jit_compile, autograph=False)
     def all_of(r: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as outer:
             outer.watch(r)

@@ -72,7 +72,7 @@ def test_subtracted_gradient_noise(subtract: bool) -> None:
 def test_statistics_match_a_numpy_recursion_and_freeze() -> None:
     traces = []
 
-    @tf.function
+    @tf.function(autograph=False)
     def update(state: Any, gradient: tf.Tensor, seed: tf.Tensor, adapt: tf.Tensor) -> Any:
         traces.append(None)
         return adaptive_sghmc.update(

@@ -116,7 +116,8 @@ def test_batches_whose_size_is_known_only_at_run_time() -> None:
     position = near_mode(0.5)
 
     @tf.function(
-        input_signature=[tf.TensorSpec([None, 3], tf.float64), tf.TensorSpec([None], tf.float64)]
+        input_signature=[tf.TensorSpec([None, 3], tf.float64), tf.TensorSpec([None], tf.float64)],
+        autograph=False,
     )
     def compiled(inputs: tf.Tensor, labels: tf.Tensor) -> Any:
         return estimate(position, (inputs, labels))

@@ -74,7 +74,7 @@ def chain(temperature: Any, steps: int, precision: np.ndarray) -> tuple[np.ndarr
     if temperature is not None:
         state = state._replace(shared={**state.shared, "temperature": temperature})
 
-    @tf.function
+    @tf.function(autograph=False)
     def run(state: Any) -> Any:
         def body(state: Any, i: tf.Tensor) -> Any:
             return sampler.step(state[0], target, tf.stack([7, i]), Step(i, False)), i

@@ -17,7 +17,7 @@ from gpflow_bae.core.functional import log_prior_of_mode
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inducing_variables import bounded, uniform
 from gpflow_bae.kernels import Categorical
-from gpflow_bae.models.autoencoder import set_default_priors
+from gpflow_bae.models.default_priors import set_default_priors
 
 P, L = 3, 2
 TIMES, IDS = np.tile(np.linspace(0.0, 6.0, 8), 4), np.repeat(np.arange(4.0), 8)

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import gpflow_bae
 from gpflow_bae import inference, models
+from gpflow_bae.data.blocks import Block, joined
 from gpflow_bae.models import LinearCoregionalisation
 from gpflow_bae.models import linear_coregionalisation as model_module
 from gpflow_bae.posteriors import CoregionalisationPosterior
@@ -274,6 +275,26 @@ def test_tasks_know_nothing_of_each_other() -> None:
     for t, task in enumerate(tasks):
         alone, _ = posterior.predict_y(np.array([[1.0]]), given=task)
         np.testing.assert_allclose(mean[t], alone, rtol=1e-10)
+
+
+def test_joined_blocks_of_tasks_are_independent() -> None:
+    """The density of a joined block is the sum of its parts, and predictions are those of each."""
+    model, seen = small_model(0.5), 11
+    rng = np.random.default_rng(4)
+    blocks = []
+    for number in range(9):
+        X, row, column = some_cells()
+        cells = row[:seen], column[:seen], rng.standard_normal(seen), row[seen:], column[seen:]
+        blocks.append(Block(X + 0.1 * number, np.zeros(len(X), np.int32), *cells))
+    groups = joined([*blocks, blocks[0]._replace(value=np.zeros(500))])
+    assert [len(members) for _, members in groups] == [9, 1]  # of a few and of many cells
+    (X, task, *cells), members = groups[0]
+    density = sum(model.log_marginal(b.X, b.row, b.column, b.value) for b in blocks)
+    np.testing.assert_allclose(model.log_marginal(X, *cells[:3], task), density, rtol=1e-10)
+    found = model.predict(X, *cells, task)
+    apart = [model.predict(b.X, *b[2:]) for b in blocks]
+    for moment, own in zip(found, zip(*apart, strict=True), strict=True):
+        np.testing.assert_allclose(moment, np.concatenate(own), rtol=1e-9, atol=1e-12)
 
 
 def test_what_cannot_be_is_refused() -> None:

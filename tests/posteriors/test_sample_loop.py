@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,14 @@ from tests.posteriors import small
 NUM_DRAWS, NUM_CODES = 3, 3
 
 
-@pytest.fixture(scope="module")
+@functools.cache
+def made(codes: bool) -> Posterior:
+    return small.posterior(codes=codes)
+
+
+@pytest.fixture
 def posterior() -> Posterior:
-    return small.posterior()
-
-
-@pytest.fixture(scope="module")
-def with_codes() -> Posterior:
-    return small.posterior(codes=True)
+    return made(codes=False)
 
 
 def bound_models(posterior: Any) -> list[Any]:
@@ -38,7 +39,12 @@ def bound_models(posterior: Any) -> list[Any]:
     ]
 
 
-def latent_by_loop(posterior: Posterior, Xnew: Any, seed: int) -> LatentSamples:
+NEW = small.X_NEW[None]
+
+
+@functools.cache
+def latent_by_loop(codes: bool, new: bool, seed: int) -> LatentSamples:
+    posterior, Xnew = made(codes), NEW if new else None
     X, Y, mask = posterior.X, posterior.Y, posterior.mask
     means, variances = [], []
     for s, model in enumerate(bound_models(posterior)):
@@ -59,12 +65,12 @@ def latent_by_loop(posterior: Posterior, Xnew: Any, seed: int) -> LatentSamples:
     return LatentSamples(np.stack(means), np.stack(variances))
 
 
-def predict_by_loop(posterior: Posterior, Xnew: Any, seed: int) -> tuple[np.ndarray, ...]:
-    latents = latent_by_loop(posterior, Xnew, seed)
+def predict_by_loop(codes: bool, new: bool, seed: int) -> tuple[np.ndarray, ...]:
+    posterior, latents = made(codes), latent_by_loop(codes, new, seed)
     means, noises = [], []
     for s, model in enumerate(bound_models(posterior)):
         variance = latents.variance[s]
-        if Xnew is not None:
+        if new:
             variance = variance + model.latent_prior.code_noise.numpy()
         for draw in range(NUM_CODES):
             pair = tf.random.fold_in(tf.constant([seed + 1, s]), draw // 2, alg="philox")
@@ -94,35 +100,42 @@ def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return request.param
 
 
-@pytest.mark.parametrize("kind", ["posterior", "with_codes"])
-@pytest.mark.parametrize("Xnew", [None, small.X_NEW[None]], ids=["train", "new"])
-def test_predictions_are_those_of_a_loop(
-    kind: str, Xnew: Any, memory: str, request: pytest.FixtureRequest
-) -> None:
+# Every two of the three once.
+CASES = pytest.mark.parametrize(
+    ("codes", "new", "memory"),
+    [
+        (False, False, "one call"),
+        (False, True, "chunks"),
+        (True, False, "chunks"),
+        (True, True, "one call"),
+    ],
+    indirect=["memory"],
+)
+
+
+@CASES
+def test_predictions_are_those_of_a_loop(codes: bool, new: bool, memory: str) -> None:
     """Six samples of two chains, each with its own parameters, encoder, codes and seeds."""
-    posterior: Posterior = request.getfixturevalue(kind)
+    posterior, Xnew = made(codes), NEW if new else None
     options: dict[str, Any] = {"num_draws": NUM_DRAWS, "seed": 5}
     latents = posterior.latent_samples(Xnew, **options)
-    assert_close(latents, latent_by_loop(posterior, Xnew, seed=5))
+    assert_close(latents, latent_by_loop(codes, new, seed=5))
     assert len(np.unique(latents.mean[:, 0, 0, 0])) == 6
     prediction = posterior.predict(Xnew, num_codes=NUM_CODES, **options)
-    assert_close(prediction, predict_by_loop(posterior, Xnew, seed=5))
+    assert_close(prediction, predict_by_loop(codes, new, seed=5))
 
 
-@pytest.mark.parametrize("kind", ["posterior", "with_codes"])
-@pytest.mark.parametrize("Xnew", [None, small.X_NEW[None]], ids=["train", "new"])
-def test_log_densities_are_those_of_a_mixture(
-    kind: str, Xnew: Any, memory: str, request: pytest.FixtureRequest
-) -> None:
+@CASES
+def test_log_densities_are_those_of_a_mixture(codes: bool, new: bool, memory: str) -> None:
     """SciPy's Gaussians around what each sample decodes from its draws of the codes, averaged."""
-    posterior: Posterior = request.getfixturevalue(kind)
-    latents = latent_by_loop(posterior, Xnew, seed=5)
+    posterior, Xnew = made(codes), NEW if new else None
+    latents = latent_by_loop(codes, new, seed=5)
     Y = np.random.default_rng(3).standard_normal((small.T, latents.mean.shape[2], small.P))
     Y[0, 1, 2] = Y[2, 0] = np.nan
     parts = []
     for s, model in enumerate(bound_models(posterior)):
         variance = latents.variance[s]
-        if Xnew is not None:
+        if new:
             variance = variance + model.latent_prior.code_noise.numpy()
         shape = (NUM_CODES, *variance.shape)
         noise = standard_noise(shape, tf.constant([6, s]), tf.float64).numpy()

@@ -8,7 +8,7 @@ import gpflow
 import numpy as np
 from check_shapes import check_shapes
 
-from ...core.arguments import spread
+from ...core.scales import spread
 from ...data import MultiOutputTable, Standardiser
 from . import gp_fitting
 

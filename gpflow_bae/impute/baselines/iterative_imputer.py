@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from check_shapes import check_shapes
 
-from ...core.arguments import spread
+from ...core.scales import spread
 from ...data import MultiOutputTable, Standardiser
 from ..model.gaps import hide_gaps, with_outputs
 

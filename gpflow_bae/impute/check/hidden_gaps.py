@@ -10,22 +10,19 @@ from typing import TypeAlias
 import numpy as np
 from tqdm.auto import tqdm
 
-from ...core.arguments import spread
+from ...core.scales import spread
 from ...data import MultiOutputTable, Standardiser
 from ..baselines.methods import SIMPLE
-from ..method_names import AUTO, GP, METHODS
+from ..method_names import AUTO, GP, names_for
 from ..model.choice import GapErrors, by_gap
 from ..model.fitted import Fit
 from ..model.gaps import HiddenGaps, hide_gaps
-from ..reading.columns import ColumnKind
+from ..reading.kinds.column_kind import ColumnKind
 from ..reading.user_table import UserTable
 from .result import CheckResult
 from .verdict import decide
 
-__all__ = ["NAME", "check"]
-
-#: Name of the Gaussian process model in reports.
-NAME = METHODS[GP]
+__all__ = ["check"]
 
 _PATIENCE = 15.0  # seconds that a simple method may take
 
@@ -56,6 +53,7 @@ def check(
     mask = gaps.table.test_mask
     scale = user.standardiser(gaps.table)
     kinds = user.columns.kinds
+    words = names_for(gaps.table.X.shape[-1])
     moments: dict[str, _Moments] = {}
     seconds: dict[str, float] = {}
     notes = [f"Hidden: {gaps.describe()}."]
@@ -64,23 +62,23 @@ def check(
         bar.set_description(f"check: {method}")
         began = time.perf_counter()
         fitted = fit(gaps.table)
-        first = AUTO if method == AUTO else METHODS[method]
+        first = AUTO if method == AUTO else words[method]
         moments[first] = fitted.predict(user, gaps.table, mask)
         seconds[first] = time.perf_counter() - began
         bar.update()
         for name in (GP, *SIMPLE):
-            bar.set_description(f"check: {METHODS[name]}")
+            bar.set_description(f"check: {words[name]}")
             began = time.perf_counter()
             if name == GP:
                 whole = fitted if fitted.posterior is not None else None
             else:
                 known = name in fitted.choice.scales
                 whole = known and fitted.with_simple(name, user, gaps.table, _PATIENCE) or None
-                late += [METHODS[name]] if whole is None and name in ("iterative", "trees") else []
-            if whole is not None and METHODS[name] not in moments:
+                late += [words[name]] if whole is None and name in ("iterative", "trees") else []
+            if whole is not None and words[name] not in moments:
                 methods = (name,) * len(kinds)
-                moments[METHODS[name]] = whole.predict(user, gaps.table, mask, methods)
-                seconds[METHODS[name]] = time.perf_counter() - began
+                moments[words[name]] = whole.predict(user, gaps.table, mask, methods)
+                seconds[words[name]] = time.perf_counter() - began
             bar.update()
     if late:
         notes.append(
@@ -90,7 +88,7 @@ def check(
     scores, errors = _scored(gaps, kinds, scale, moments)
     if method == AUTO:
         choice = fitted.choice.with_more(
-            {name: errors[label] for name, label in METHODS.items() if label in errors}
+            {name: errors[label] for name, label in words.items() if label in errors}
         )
         fitted = dataclasses.replace(fitted, choice=choice)
     result = _judged(gaps, scores, errors, seed, fitted.describe(), chosen=method == AUTO)

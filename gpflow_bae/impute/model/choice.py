@@ -13,8 +13,8 @@ from ...data import MultiOutputTable, Standardiser
 from ..baselines.iterative_imputer import mean_squares
 from ..baselines.methods import SIMPLE, Context, variants
 from ..method_names import GP
-from ..reading.columns import ColumnKind
 from ..reading.indicators import groups
+from ..reading.kinds.column_kind import ColumnKind
 from .calibration import gap_weights, variance_scales
 from .gaps import HiddenGaps
 

@@ -10,8 +10,8 @@ from scipy.special import ndtr
 
 from ...data import MultiOutputTable
 from ..method_names import GP
-from ..reading.columns import ColumnKind
 from ..reading.indicators import groups
+from ..reading.kinds.column_kind import ColumnKind
 from ..reading.user_table import UserTable
 from .fitted import Fit
 from .gaps import with_outputs

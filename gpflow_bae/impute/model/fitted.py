@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arguments import spread
 from ...core.files import digest
 from ...core.output_transforms import Log
+from ...core.scales import spread
 from ...data import MultiOutputTable, Standardiser
 from ...posteriors.coregionalisation import KIND, read_arrays
 from ...posteriors.stored.archive import write_archive
 from .. import saved_fits
 from ..baselines.methods import SIMPLE, Context, Simple, fit_simple, read_simple
-from ..method_names import AUTO, GP, METHODS
+from ..method_names import AUTO, GP, METHODS, names_for
 from ..reading.columns import FittedColumns
-from ..reading.logarithms import BEYOND, near_the_range
+from ..reading.kinds.logarithms import BEYOND, near_the_range
 from ..reading.user_table import CellPredictions, UserTable
 from .calendar import PERIODS, calendar_features, visible_periods
 from .calibration import stacked
@@ -132,10 +132,9 @@ class Fit:
 
     def describe(self) -> dict[str, str]:
         """The method of each output, in words, by its name."""
-        names = [kind.name for kind in self.columns.kinds]
-        return {
-            name: METHODS[method] for name, method in zip(names, self.choice.methods, strict=True)
-        }
+        words = names_for(np.size(self.columns.centre))
+        pairs = zip(self.columns.kinds, self.choice.methods, strict=True)
+        return {kind.name: words[method] for kind, method in pairs}
 
     def save(self, folder: str | pathlib.Path, arguments: Mapping[str, Any]) -> None:
         """Write the folder of the fit.

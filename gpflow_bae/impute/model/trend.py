@@ -6,7 +6,7 @@ import numpy as np
 from check_shapes import check_shapes
 from scipy import optimize
 
-from ...core.arguments import spread
+from ...core.scales import spread
 from ...data import MultiOutputTable
 from ..baselines.linear_interpolation import Lines
 from .calendar import PERIODS

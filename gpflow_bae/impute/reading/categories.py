@@ -85,17 +85,17 @@ def read_categories(
 def fill_categories(
     column: pd.Series,
     hole: np.ndarray,
-    levels: Sequence[Any],
-    probabilities: np.ndarray,
+    probabilities: pd.DataFrame,
     table_format: TableFormat,
 ) -> tuple[pd.Series, np.ndarray]:
     """The column with the most probable category in its missing cells, and its probabilities.
 
     :param hole: which cells to fill [rows].
-    :param probabilities: of the levels [rows, K].
+    :param probabilities: of the levels [rows, K], which are the names of its columns.
     """
+    levels, chances = list(probabilities.columns), probabilities.to_numpy()
     cells = _cells_of(column, levels, table_format)
-    best = np.argmax(probabilities, axis=1)
+    best = np.argmax(chances, axis=1)
     chosen = [cells[levels[k]] for k in best[hole]]
     filled = column.copy()
     if isinstance(column.dtype, pd.CategoricalDtype):
@@ -108,7 +108,7 @@ def fill_categories(
         filled = pd.Series(values, index=column.index, name=column.name, dtype=object)
     else:
         filled[hole] = chosen
-    return filled, np.where(hole, probabilities.max(1), np.nan)
+    return filled, np.where(hole, chances.max(1), np.nan)
 
 
 def _cells_of(

@@ -17,11 +17,13 @@ import pandas as pd
 from . import cells
 from .categories import are_categories, read_categories
 from .columns import FittedColumns, in_order, output_kinds, scale_inputs
+from .filling import beside_names
 from .indicators import Indicator
 from .problems import Problems
 from .table_files import LINE
 from .table_format import TableFormat
-from .user_table import UserTable, beside_names
+from .times.read import are_dates, read_times
+from .user_table import UserTable
 
 __all__ = ["read_frame"]
 
@@ -91,7 +93,7 @@ def read_frame(
     stamps, times, tasks = np.zeros(0), np.zeros(0), np.full(len(raw), "")
     if time in usable:
         origin = None if fitted is None else fitted.origin
-        X[time], stamps, times, notes = cells.read_times(
+        X[time], stamps, times, notes = read_times(
             found[time], time, table_format, problems, origin, is_fitted=fitted is not None
         )
     X |= cells.read_numbers(
@@ -155,7 +157,7 @@ def _overlooked_times(raw: pd.DataFrame) -> tuple[str, ...]:
     levels = [raw.index.get_level_values(i) for i in range(raw.index.nlevels)]
     columns = [raw.iloc[:, i] for i in range(raw.shape[1])]
     for values in (*levels, *columns):
-        if cells.are_dates(values):
+        if are_dates(values):
             name = "index" if values.name is None else values.name
             return (
                 f"Rows are taken in no order, and {name!r} holds dates: if it is the time of a "

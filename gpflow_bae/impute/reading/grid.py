@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from . import cells
-from .local_time import clock_of, zone_of
 from .problems import Problems
 from .table_files import LINE
 from .table_format import TableFormat
+from .times.read import read_times
+from .times.zones import clock_of, zone_of
 
 __all__ = ["insert_rows"]
 
@@ -51,7 +51,7 @@ def insert_rows(
         if name not in table.columns:
             problems.add(f"There is no column {name!r} to insert rows by")
     problems.raise_if_any()
-    numbers, stamps, _, _ = cells.read_times(table[time], time, table_format, problems)
+    numbers, stamps, *_ = read_times(table[time], time, table_format, problems)
     problems.raise_if_any()
     dated = np.issubdtype(stamps.dtype, np.datetime64)
     # Months differ in length, and are counted.

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .filling import beside_names
 from .problems import Problems
-from .user_table import beside_names
 
 __all__ = ["names_beside", "narrow", "widen"]
 

@@ -11,13 +11,13 @@ import numpy as np
 
 from ...core.arguments import as_numbers
 from .columns import FittedColumns, in_order, output_kinds, scale_inputs
-from .indicators import Indicator, groups, probabilities
+from .indicators import Indicator, groups
 from .table_format import TableFormat
 
 if TYPE_CHECKING:
     from ...data import MultiOutputTable, Standardiser
 
-__all__ = ["INTERVAL", "CellPredictions", "Imputed", "UserTable", "beside_names", "from_arrays"]
+__all__ = ["INTERVAL", "CellPredictions", "Imputed", "UserTable", "from_arrays"]
 
 INTERVAL = 1.6448536269514722  # half width of a 90 % normal interval, in standard deviations
 
@@ -202,7 +202,7 @@ class UserTable:
         ``<output>_sd``, ``<output>_lower`` and ``<output>_upper``, missing but for the cells that
         were filled, and for those of a constant observed fewer than eight times. Values and
         intervals are what a column of its kind can have, see
-        :meth:`gpflow_bae.impute.reading.columns.ColumnKind.settle`.
+        :meth:`gpflow_bae.impute.reading.kinds.column_kind.ColumnKind.settle`.
 
         :param mean, variance: of the cells [T, N, P], in the units of the outputs.
         :param lower, upper: ends of their 90 % interval; those of a Gaussian if None.
@@ -214,7 +214,7 @@ class UserTable:
         settled = self._settled(mean, variance, lower, upper)
         if isinstance(self.source, np.ndarray):
             return _fill_arrays(self, settled)
-        return self._as_given(_fill_frame(self, settled))
+        return self._as_given(self._filled_frame(settled))
 
     def fill_with(self, values: np.ndarray) -> Any:
         """The source with its missing cells at given values, and no columns beside its own.
@@ -224,8 +224,14 @@ class UserTable:
         settled = self._settled(values, values, values, values, as_they_are=True)
         if isinstance(self.source, np.ndarray):
             return _fill_arrays(self, settled).filled
-        filled = _fill_frame(self, settled)
+        filled = self._filled_frame(settled)
         return self._as_given(filled.iloc[:, : self.source.shape[1]])
+
+    def _filled_frame(self, settled: dict[Any, tuple[np.ndarray, ...]]) -> Any:
+        from .filling import fill_frame  # needs pandas, which exists where there is a frame
+
+        holes = {self.outputs[p]: self.missing[:, p] for p in self._firsts}
+        return fill_frame(self.source, holes, settled, self.table_format)
 
     def _as_given(self, filled: Any) -> Any:
         """A filled frame in the library of the given table."""
@@ -241,17 +247,12 @@ class UserTable:
 
         :param mean, variance: of the cells [T, N, P].
         """
-        import pandas as pd  # an extra, which exists where there is a frame
+        from .filling import probabilities_of
 
         settled = self._settled(mean, variance, mean, mean)
-        found = {}
-        for p in self._firsts:
-            if isinstance(self.outputs[p], Indicator):
-                levels, chances = _categories(self, settled, self.outputs[p].column)
-                found[self.outputs[p].column] = pd.DataFrame(
-                    chances, columns=pd.Index(levels, dtype=object), index=self.source.index
-                )
-        return found
+        firsts = [self.outputs[p] for p in self._firsts]
+        columns = [name.column for name in firsts if isinstance(name, Indicator)]
+        return {column: probabilities_of(column, settled, self.source.index) for column in columns}
 
     def _settled(
         self, *moments: np.ndarray, as_they_are: bool = False
@@ -274,17 +275,7 @@ class UserTable:
             same, unknown = np.full(self.num_rows, value), np.full(self.num_rows, np.nan)
             sure = name not in self.columns.doubtful
             settled[name] = (same, 0.0 * same, same, same) if sure else (same, *[unknown] * 3)
-        return settled
-
-
-def beside_names(output: Any, suffixes: tuple[str, ...] = ("sd", "lower", "upper")) -> list[Any]:
-    """Names of the columns that a filled frame has beside an output.
-
-    Of a name with several levels, the suffix is on the last one.
-    """
-    *levels, last = output if isinstance(output, tuple) and output else (output,)
-    names = [f"{last}_{suffix}" for suffix in suffixes]
-    return [(*levels, name) for name in names] if isinstance(output, tuple) and output else names
+        return {name: settled[name] for name in self.outputs}
 
 
 def _fill_arrays(user: UserTable, settled: dict[Any, tuple[np.ndarray, ...]]) -> Imputed:
@@ -295,79 +286,6 @@ def _fill_arrays(user: UserTable, settled: dict[Any, tuple[np.ndarray, ...]]) ->
     given, hole = user.source, np.isnan(user.source)
     ends = (np.where(hole, end, given) for end in (lower, upper))
     return Imputed(np.where(hole, value, given), np.where(hole, deviation, 0.0), *ends)
-
-
-def _fill_frame(user: UserTable, settled: dict[Any, tuple[np.ndarray, ...]]) -> Any:
-    import pandas as pd  # an extra, which exists where there is a frame
-
-    source = user.source
-    names = list(source.columns)
-    columns = [source.iloc[:, i] for i in range(source.shape[1])]
-    for p in user._firsts:
-        name, hole = user.outputs[p], user.missing[:, p]
-        if isinstance(name, Indicator):
-            from .categories import fill_categories
-
-            place = names.index(name.column)
-            levels, chances = _categories(user, settled, name.column)
-            columns[place], chosen = fill_categories(
-                columns[place], hole, levels, chances, user.table_format
-            )
-            names += beside_names(name.column, ("probability",))
-            columns.append(pd.Series(chosen, index=source.index))
-            continue
-        value, *beside = settled[name]
-        if hole.any():
-            place = names.index(name)
-            columns[place] = _filled(columns[place], hole, value[hole], user.table_format.decimal)
-        names += beside_names(name)
-        for array in beside:
-            columns.append(pd.Series(np.where(hole, array, np.nan), index=source.index))
-    filled = pd.concat(columns, axis=1)
-    filled.attrs = dict(source.attrs)
-    if isinstance(source.columns, pd.MultiIndex):
-        filled.columns = pd.MultiIndex.from_tuples(names, names=source.columns.names)
-    else:
-        filled.columns = pd.Index(names, name=source.columns.name, tupleize_cols=False)
-    return filled
-
-
-def _categories(
-    user: UserTable, settled: dict[Any, tuple[np.ndarray, ...]], column: Any
-) -> tuple[tuple[Any, ...], np.ndarray]:
-    """The categories of a column, and their probabilities [rows, K]."""
-    own = [name for name in user.outputs if isinstance(name, Indicator) and name.column == column]
-    return probabilities({name: settled[name][0] for name in own})
-
-
-def _filled(column: Any, hole: np.ndarray, values: np.ndarray, decimal: str) -> Any:
-    """A column of a frame with its missing cells filled; its type and observed cells stay."""
-    if hasattr(column, "sparse"):  # which takes no assignments
-        dense = _filled(column.sparse.to_dense(), hole, values, decimal)
-        return dense.astype(column.dtype)
-    kind = getattr(column.dtype, "kind", "O")
-    if kind == "f":
-        found: Any = values.astype(getattr(column.dtype, "numpy_dtype", column.dtype))
-    elif kind in "iu":
-        limits = np.iinfo(getattr(column.dtype, "numpy_dtype", column.dtype))
-        whole = [min(max(round(v), limits.min), limits.max) for v in values.tolist()]
-        found = np.array(whole, limits.dtype)
-    elif kind == "b":
-        found = values >= 0.5
-    else:
-        cells = column.to_numpy(dtype=object, copy=True)
-        if any(isinstance(cell, str) for cell in cells):
-            # The shortest text that is read as the same number.
-            text = [repr(v).removesuffix(".0").replace(".", decimal) for v in values.tolist()]
-            cells[hole] = text
-        else:
-            cells[hole] = values
-            numbers = cells.astype(float)
-            cells = numbers if (numbers == cells).all() else cells
-        return type(column)(cells, index=column.index, name=column.name)
-    filled = column.copy()
-    filled[hole] = found
-    return filled
 
 
 def from_arrays(

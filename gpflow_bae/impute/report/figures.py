@@ -14,8 +14,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..reading.columns import ColumnKind
 from ..reading.indicators import Indicator
+from ..reading.kinds.column_kind import ColumnKind
 from ..reading.user_table import CellPredictions, UserTable
 
 __all__ = ["draw", "file_names", "to_png"]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ...core.arguments import varies, warn_caller
+from ...core.arguments import warn_caller
+from ...core.scales import varies
 from ...data import CompressedRows
 from ...posteriors import Posterior
 from ...posteriors.conditionals import latent_given_pseudo

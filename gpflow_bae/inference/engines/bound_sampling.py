@@ -9,7 +9,7 @@ import tensorflow as tf
 from ...base import Batch
 from ...mcmc import State, Step, Target
 from ...models import VariationalAutoencoder
-from ...models.autoencoder import set_default_priors
+from ...models.default_priors import set_default_priors
 from ..chain_state import Chain, Point, RoundStatistics
 from ..loops import repeat
 from ..optimise.encoder_fit import EncoderFit, EncoderState

@@ -22,7 +22,7 @@ from ...mcmc import State, Target, adaptive_sghmc
 from ...mcmc.algorithm import SamplingAlgorithm
 from ...mcmc.calibrated import targets
 from ...mcmc.mean_temperatures import with_mean_temperatures
-from ...models.autoencoder import check_priors, set_default_likelihood_priors
+from ...models.default_priors import check_priors, set_default_likelihood_priors
 from ..chain_state import Chain, Point, RoundStatistics
 from ..chains import chain_seeds, map_chains, of_chain, stack_chains
 from ..checks.chain_checks import check_chain

@@ -12,11 +12,12 @@ import tensorflow as tf
 from gpflow.base import Parameter
 from tqdm.auto import tqdm
 
-from ...core.arguments import check_arguments, check_fields, kind_of
+from ...core.annotations import check_arguments, check_fields
+from ...core.arguments import kind_of
 from ...core.row_blocks import in_threads
 from ...core.tracing import compiled
 from ...data import MultiOutputTable, hold_out
-from ...data.blocks import Block, block_at, places_of_blocks
+from ...data.blocks import Block, block_at, joined, places_of_blocks
 from ...models import LinearCoregionalisation
 from ...posteriors import CoregionalisationPosterior
 from ...posteriors.coregionalisation import SIGNATURE, as_table
@@ -122,7 +123,7 @@ def _density_blocks(
         if sum(len(block.value) for block in found) >= settings.cells_in_fit // 2:
             break
         found.append(block_at(*arrays, places[i])[0])
-    return found
+    return [block for block, _ in joined(found)]
 
 
 def _examples(
@@ -147,7 +148,8 @@ def _examples(
             if len(targets):
                 found.append((block, table.Y[places[i].task, targets[:, 0], targets[:, 1]]))
                 cells += len(block.value)
-    return found
+    groups = joined([block for block, _ in found])
+    return [(block, np.concatenate([found[i][1] for i in members])) for block, members in groups]
 
 
 def _maximise(
@@ -165,11 +167,11 @@ def _maximise(
     """
     variables = list(model.trainable_variables)
 
-    def density(X, row, column, value, target_row, target_column, truth):  # type: ignore[no-untyped-def]
-        return -model.log_marginal(X, row, column, value)
+    def density(X, task, row, column, value, target_row, target_column, truth):  # type: ignore[no-untyped-def]
+        return -model.log_marginal(X, row, column, value, task)
 
-    def prediction(X, row, column, value, target_row, target_column, truth):  # type: ignore[no-untyped-def]
-        mean, variance = model.predict(X, row, column, value, target_row, target_column)
+    def prediction(X, task, row, column, value, target_row, target_column, truth):  # type: ignore[no-untyped-def]
+        mean, variance = model.predict(X, row, column, value, target_row, target_column, task)
         return 0.5 * tf.reduce_sum(tf.math.log(variance) + tf.square(truth - mean) / variance)
 
     signature = (*SIGNATURE, tf.TensorSpec([None], tf.float64))

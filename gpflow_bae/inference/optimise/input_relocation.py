@@ -8,7 +8,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ...core.arguments import check_arguments
+from ...core.annotations import check_arguments
 from ...core.tracing import compiled
 from ...data import prepare_data
 from ...inputs import MissingInputs

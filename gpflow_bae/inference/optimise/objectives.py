@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...base import Batch, VariationalTerms
-from ...core.arguments import check_fields
+from ...core.annotations import check_fields
 
 __all__ = ["GECO", "EvidenceLowerBound", "GECOState", "Objective"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...base import Batch
-from ...core.arguments import check_arguments
+from ...core.annotations import check_arguments
 from ...data import Observations, prepare_data
 from ...encoders import FreeFormEncoder
 from ...guides import MeanFieldGuide, PointEstimate

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ...core.arguments import check_fields
+from ...core.annotations import check_fields
 from ...core.tracing import compiled
 from ...data import Observations
 from ...mcmc.noise import split

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ...core.arguments import check_fields
+from ...core.annotations import check_fields
 from ...data import Observations, draw_indices
 from ...models import TemperedBAE
 from ..optimise.optimisation import Optimisation, cosine_decay

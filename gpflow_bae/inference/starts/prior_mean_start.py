@@ -16,7 +16,7 @@ import tensorflow as tf
 from gpflow.base import Parameter, TensorType
 
 from ...base import Batch, Snapshot, VariationalModel, VariationalTerms
-from ...core.arguments import check_fields
+from ...core.annotations import check_fields
 from ...data import Observations
 from ...encoders import GaussianEncoder
 from ...latent_priors import DeepSparseGP, SparseGP

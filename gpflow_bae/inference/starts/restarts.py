@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...core import functional
-from ...core.arguments import check_fields
+from ...core.annotations import check_fields
 from ...core.tracing import compiled
 from ...data import Observations, prepare_data
 from ...models import TemperedBAE

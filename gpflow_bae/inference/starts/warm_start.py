@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...base import Batch
-from ...core.arguments import check_fields
+from ...core.annotations import check_fields
 from ...core.parameter_set import ParameterSet
 from ...data import Observations
 from ...encoders import GaussianEncoder

@@ -14,7 +14,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ...core.arguments import as_array, check_fields
+from ...core.annotations import check_fields
+from ...core.arguments import as_array
 from ...core.records import Records
 from ...diagnostics.samples import num_chains_and_draws
 from ...versions import __version__

@@ -43,7 +43,7 @@ def test_noisy_gradients_heat_the_blocks_they_are_in_as_theory_says(decay: float
 
     target = Target(gradient)
 
-    @tf.function
+    @tf.function(autograph=False)
     def run():  # type: ignore[no-untyped-def]
         def body(i, state):  # type: ignore[no-untyped-def]
             seed = tf.random.fold_in(tf.constant([0, 7]), i, alg="philox")

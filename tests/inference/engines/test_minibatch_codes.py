@@ -31,7 +31,7 @@ def test_items_of_a_minibatch_are_put_where_they_were(axis: int, adapt: bool) ->
     shape, part = ((6, 4, 2), (3, 4, 2)) if axis == 0 else ((1, 6, 2), (1, 3, 2))
     store, new = state(0, shape), state(10, part)
 
-    @tf.function  # a branch of the graph
+    @tf.function(autograph=False)  # a branch of the graph
     def scattered(adapt: tf.Tensor) -> State:
         return scatter_codes(store, new, tf.constant(INDICES), axis, ("tau",), adapt)
 

@@ -229,7 +229,9 @@ def test_it_compiles() -> None:
     codes = tf.constant(np.random.default_rng(1).normal(size=(1, N, L)))
 
     ragged, fixed = Surroundings(table, B), Surroundings(table, B, fixed_shapes=True)
-    compiled = tf.function(lambda rows: fixed.conditionals(rows, X, codes), jit_compile=True)
+    compiled = tf.function(
+        lambda rows: fixed.conditionals(rows, X, codes), jit_compile=True, autograph=False
+    )
     for rows in ([4, 0], [1, 2]):
         own, found = ragged.conditionals(tf.constant(rows), X, codes), compiled(tf.constant(rows))
         kept = found.weights == 1.0

@@ -73,7 +73,8 @@ def prior_draws(model: models.SGPBAE) -> Moved:
 
     numbers = tf.range(DRAWS)
     latents = tf.function(
-        lambda: tf.map_fn(codes, (*values, numbers), fn_output_signature=tf.float64)
+        lambda: tf.map_fn(codes, (*values, numbers), fn_output_signature=tf.float64),
+        autograph=False,
     )()
     encoder = tuple(tf.stack([v] * DRAWS) for v in model.amortized.values())
     return Moved(tuple(values), latents, encoder)
@@ -96,7 +97,8 @@ def moved(model: models.SGPBAE, name: str, before: Moved) -> Moved:
 
     signature = tf.nest.map_structure(lambda v: tf.TensorSpec(v.shape[1:], v.dtype), before)
     return tf.function(
-        lambda: tf.map_fn(one, (before, tf.range(DRAWS)), fn_output_signature=signature)
+        lambda: tf.map_fn(one, (before, tf.range(DRAWS)), fn_output_signature=signature),
+        autograph=False,
     )()
 
 
@@ -117,7 +119,9 @@ def statistics_of(model: models.SGPBAE, state: Moved) -> dict[str, np.ndarray]:
         return tf.reduce_sum(model.bind(own).latent_prior.log_prob(X, codes))
 
     inputs = (*state.parameters, state.codes)
-    compiled = tf.function(lambda: tf.map_fn(density, inputs, fn_output_signature=tf.float64))
+    compiled = tf.function(
+        lambda: tf.map_fn(density, inputs, fn_output_signature=tf.float64), autograph=False
+    )
     found["density of codes"] = compiled().numpy()
     return found
 

@@ -13,7 +13,7 @@ from gpflow_bae.mcmc.calibrated.slice_sampling import slice_step
 STEPS, THINNED = 20_000, 10
 
 
-@tf.function
+@tf.function(autograph=False)
 def gammas(width: tf.Tensor) -> tf.Tensor:
     """Draws of Gamma(3, 1), one chain of slice steps; the density of a negative number is NaN."""
 

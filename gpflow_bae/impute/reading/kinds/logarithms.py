@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...core.arguments import below_one, spread
-from ...core.output_transforms import Log, OutputTransform
+from ....core.output_transforms import Log, OutputTransform
+from ....core.scales import below_one, spread
 
 __all__ = ["BEYOND", "better_as_they_are", "functions_alike", "near_the_range"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .problems import Problems
+from ..problems import Problems
 
 __all__ = ["clock_of", "to_utc", "zone_of"]
 

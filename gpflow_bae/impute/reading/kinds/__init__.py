@@ -1,0 +1,1 @@
+"""What an output can be: the values that its kind has, their limits, and their transforms."""

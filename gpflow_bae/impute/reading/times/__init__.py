@@ -1,0 +1,1 @@
+"""Read columns of times: numbers, dates, and dates that are written as numbers."""
