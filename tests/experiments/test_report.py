@@ -254,15 +254,20 @@ OF_NO_RUN = {
 }
 
 
-def stored(name: str) -> list[float]:
-    """Scores of all runs, and their means and deviations over seeds."""
+def stored(name: str, problem: str = "", score: str = "") -> list[float]:
+    """Scores of all runs, and their means and deviations over seeds.
+
+    :param problem: what the names of the models begin with.
+    :param score: a part of the scores' names.
+    """
     runs = results.read_collected(ROOT / "docs" / "results" / f"{name}.json")
+    runs = [run for run in runs if run["model"].startswith(problem)]
     groups: dict[tuple[Any, ...], list[dict[str, float]]] = {}
     for run in runs:
         groups.setdefault(results.run_key(run)[:-1], []).append(run["metrics"])
     found = []
     for members in groups.values():
-        for metric in members[0]:
+        for metric in (m for m in members[0] if score in m):
             values = [m[metric] for m in members if metric in m]
             found += [*values, statistics.fmean(values)]
             found += [statistics.stdev(values)] if len(values) > 1 else []
@@ -286,6 +291,29 @@ def test_the_first_tables_of_a_page_have_scores_of_its_runs(name: str) -> None:
                 half = 0.5 * 10.0 ** -len(number.partition(".")[2])
                 near = any(abs(abs(v) - float(number)) <= half * (1 + 1e-9) for v in known)
                 assert near or number in OF_NO_RUN.get(name, ()), (number, row)
+
+
+def test_figures_of_the_readme_are_scores_of_the_pages_that_it_names() -> None:
+    """Its table of papers: what is measured here, rounded to what the table says."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = text[text.index("| system | table |") :].partition("\n\n")[0]
+    scores = {"SMSE": "smse", "squared error": "mse", "absolute error": "mae"}
+    pages: dict[str, tuple[str, str, str]] = {}
+    seen = 0
+    for line in table.splitlines()[2:]:
+        _, place, _, *own = (cell.strip() for cell in line[1:-1].split("|"))
+        link = re.search(r"\[(.+?)\]\(docs/results/(\w+)\.md\)", place)
+        if link:
+            problem = link[1].lower().replace(" ", "_") + "/"
+            (score,) = [of for words, of in scores.items() if words in place] or [""]
+            pages[link[1]] = (link[2], problem, score)
+        (found,) = {pages[name] for name in pages if name in place}
+        known = stored(*found) or stored(found[0], score=found[2])
+        for number in re.findall(r"\d+\.\d+", " ".join(own)):
+            half = 0.5 * 10.0 ** -len(number.partition(".")[2])
+            assert any(abs(v - float(number)) <= half * (1 + 1e-9) for v in known), line
+            seen += 1
+    assert seen > 15
 
 
 def test_stored_log_densities_say_what_they_are_of() -> None:
