@@ -30,7 +30,7 @@ install_requires = [
     "tqdm>=4.66,<5",
 ]
 
-diagnostics = ["arviz>=0.20,<1"]  # arviz 1 has another InferenceData
+diagnostics = ["arviz>=0.20,<2"]
 # pyarrow 21 and later refuse NumPy 1 when they are imported, and pip cannot know: they do not
 # require it. GPflow allows NumPy 1 alone. Where NumPy 2 is installed all the same, as in
 # docs/versions.md, pyarrow 20 does for both.

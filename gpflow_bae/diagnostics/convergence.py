@@ -48,6 +48,7 @@ __all__ = [
     "weight_space_diagnostics",
 ]
 
+_TAILS = (0.05, 0.95)  # quantiles of the effective sample size of tails
 _MIN_DRAWS = 4  # two halves of two draws; ArviZ returns NaN for fewer
 
 
@@ -222,9 +223,11 @@ def _per_output(
     result = np.full(shape[-1], np.nan)
     if varying.any():
         dataset = arviz.convert_to_dataset({"values": flat[..., varying]})
+        quantiles = {"prob": _TAILS} if method == "tail" else {}  # versions have other defaults
         # The variance within chains is zero for stuck ones, and R-hat is rightly infinite.
         with np.errstate(divide="ignore", invalid="ignore"):
-            result[varying] = getattr(arviz, statistic)(dataset, method=method)["values"].values
+            found = getattr(arviz, statistic)(dataset, method=method, **quantiles)
+        result[varying] = found["values"].values
     return result.reshape(event_shape)
 
 

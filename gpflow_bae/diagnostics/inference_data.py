@@ -1,4 +1,4 @@
-"""Conversion of posterior samples to ArviZ ``InferenceData``."""
+"""Conversion of posterior samples to what ArviZ reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def to_inference_data(
     step_stats: Mapping[str, np.ndarray] | None = None,
     round_stats: Mapping[str, np.ndarray] | None = None,
 ) -> Any:
-    """Convert samples of C chains to ArviZ ``InferenceData``.
+    """Convert samples of C chains to a ``DataTree``, or before ArviZ 1 to ``InferenceData``.
+
+    Both have the groups as attributes, and ArviZ's functions take them.
 
     :param samples: constrained samples [C, S, ...] by parameter path.
     :param history: log prior, log likelihood and encoder loss of every round [C, rounds, 3]; they
@@ -35,7 +37,7 @@ def to_inference_data(
     arviz = arviz_for("to_inference_data")
     stacked = {path.lstrip("."): np.asarray(values) for path, values in samples.items()}
     leading = num_chains_and_draws("samples", stacked) if stacked else None
-    data = arviz.from_dict(posterior=stacked, attrs={"temperature": temperature})
+    groups = {"posterior": stacked}
     if step_stats:
         steps = {name: np.asarray(values) for name, values in step_stats.items()}
         num_chains, _ = num_chains_and_draws("step_stats", steps)
@@ -44,7 +46,7 @@ def to_inference_data(
                 f"step_stats are of {num_chains} chains, the samples of {leading[0]}; both have "
                 "the chains first."
             )
-        data.add_groups({"step_stats": arviz.convert_to_dataset(steps)})
+        groups["step_stats"] = steps
     by_name = {name: np.asarray(values) for name, values in (round_stats or {}).items()}
     if history is not None and np.size(history):
         rounds = np.asarray(history)
@@ -55,6 +57,12 @@ def to_inference_data(
             )
         names = ("log_prior", "log_likelihood", "encoder_loss")
         by_name |= {name: rounds[..., i] for i, name in enumerate(names)}
-    if by_name:
-        data.add_groups({"round_stats": arviz.convert_to_dataset(by_name)})
-    return data
+    groups["round_stats"] = by_name
+    data = {name: arviz.convert_to_dataset(arrays) for name, arrays in groups.items() if arrays}
+    if arviz.__version__.startswith("0."):
+        return arviz.InferenceData(attrs={"temperature": temperature}, **data)
+    from xarray import DataTree  # of a version that ArviZ 1 requires
+
+    tree = DataTree.from_dict(data)
+    tree.attrs["temperature"] = temperature
+    return tree

@@ -374,7 +374,7 @@ class Posterior(FunctionPredictions):
         return draws[:, :, 0] if single else draws
 
     def to_inference_data(self, include_decoder: bool = False) -> Any:
-        """Convert to ArviZ ``InferenceData``, with a chain axis, for R-hat and ESS.
+        """Convert to what ArviZ reads, with a chain axis, for R-hat and ESS.
 
         See :func:`gpflow_bae.diagnostics.to_inference_data`.
         """

@@ -126,7 +126,7 @@ class TemperedPosterior(BankPosterior):
         return diagnostics.function_space_diagnostics(shaped, **kwargs)
 
     def to_inference_data(self, include_weights: bool = False) -> Any:
-        """Convert to ArviZ ``InferenceData`` with replicas as chains, and the trace."""
+        """Convert to what ArviZ reads, with replicas as chains, and the trace."""
         return self._inference_data(include_weights, step_stats=self.bank.trace)
 
     def _arrays(self) -> dict[str, np.ndarray]:
