@@ -105,7 +105,8 @@ def rate_decoder(
         effects = keras.layers.Dense(
             len(rates), use_bias=False, kernel_initializer="zeros", name="covariates"
         )
-        outputs = outputs + effects(inputs[:, -num_covariates:])
+        # A cell is of one batch, whatever their number: effects do not get smaller by fan-in.
+        outputs = outputs + effects(inputs[:, -num_covariates:] * num_covariates**0.5)
     model = keras.Model(inputs, outputs)
     kernel, _ = last.get_weights()
     last.set_weights([0.3 * kernel, np.log(rates).astype(np.float32)])
