@@ -35,6 +35,7 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "dataset", "starmap", ["starmap", "osmfish", "made"], "The tissue; made ones by their seed."
     )
+    flags.DEFINE_integer("batches", 1, "Batches of a made tissue, for which a fit corrects.", 1)
     flags.DEFINE_string("slices", "BZ9", "Of starmap: BZ5, BZ9, BZ14 or all.")
     flags.DEFINE_integer("num_spatial", 6, "Channels that vary over space.", 0)
     flags.DEFINE_integer("num_cell", 4, "Channels that vary from cell to cell.", 0)
@@ -137,18 +138,26 @@ def runs() -> Iterator[driver.Run]:
         words = [
             FLAGS.dataset,
             FLAGS.slices if FLAGS.dataset == "starmap" else "",
+            f"batches {FLAGS.batches}" if FLAGS.batches > 1 else "",
             *(changed if is_ours else []),
             "counts hidden" if FLAGS.hide_counts else "",
             "" if FLAGS.validation is None else f"validation {FLAGS.validation}",
         ]
         more = {"dataset": FLAGS.dataset, "slices": FLAGS.slices, "validation": FLAGS.validation}
+        if FLAGS.batches > 1:
+            more["batches"] = FLAGS.batches
         yield driver.Run(
             model=model,
             plan=plan,
             execute=lambda options, plan=plan: study.run(
                 plan,
                 data.load(
-                    FLAGS.data_dir, FLAGS.dataset, FLAGS.slices, FLAGS.validation, options.seed
+                    FLAGS.data_dir,
+                    FLAGS.dataset,
+                    FLAGS.slices,
+                    FLAGS.validation,
+                    options.seed,
+                    FLAGS.batches,
                 ),
                 options,
             ),

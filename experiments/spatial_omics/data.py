@@ -27,6 +27,7 @@ def load(
     slices: str = MIDDLE,
     validation: int | None = None,
     seed: int = 0,
+    batches: int = 1,
 ) -> Split:
     """The published split of a tissue, or a made one.
 
@@ -36,6 +37,7 @@ def load(
     :param validation: seed of which training cells are asked for in the place of those held back,
         an eighth: for choosing settings. None for those held back.
     :param seed: of which tissue is made.
+    :param batches: of a made tissue.
     :raises ValueError: for a slice that is not there.
     :raises FileNotFoundError: without the file.
     :raises ImportError: without anndata.
@@ -47,7 +49,7 @@ def load(
             "spatial_omics reads AnnData files: pip install 'gpflow-bae[spatial]'."
         ) from error
     if dataset == "made":
-        adata = made(seed)
+        adata = made(seed, batches)
         held = adata.obs["held_out_location"].to_numpy()
         return Split(adata[~held].copy(), adata[held].copy())
     path = pathlib.Path(data_dir or ".") / "spatial" / _FILES[dataset]

@@ -9,15 +9,19 @@ import scipy.sparse
 
 DOMAINS = ("layer 1", "layer 2", "layer 3")
 _CELLS, _GENES, _TYPES = 1300, 120, 4
+_BATCH_EFFECT = 0.5  # standard deviation of logarithms of a batch's factors
 _POPULATION = 40_000  # cells that true differences are means over
 
 
-def made(seed: int) -> Any:
+def made(seed: int, num_batches: int = 1) -> Any:
     """Three layers, four types of cells in proportions that differ between them, and genes of which
     some differ between layers, some between types, and some follow a gradient.
 
     Counts are negative binomial. ``var["true_lfc"]`` is the base 2 logarithm of the ratio of mean
     rates of layer 1 and all others, over many more cells than there are.
+
+    :param num_batches: batches, ``obs["batch"]``, among which cells are dealt at random. A batch
+        multiplies each gene's rate by a factor of its own, and has its own depth.
     """
     import anndata
 
@@ -46,6 +50,11 @@ def made(seed: int) -> Any:
     truth = np.log2(rates[first].mean(0) / rates[~first].mean(0))
     places, layer, rates = cells(_CELLS)
     rates = rates * np.exp(rng.normal(0.0, 0.3, (_CELLS, 1)))
+    of_batches = np.random.default_rng([seed, 0xBA7C])
+    batch = of_batches.permutation(np.arange(_CELLS) % num_batches)
+    if num_batches > 1:
+        effects = of_batches.normal(0.0, _BATCH_EFFECT, (num_batches, _GENES))
+        rates = rates * np.exp(effects + _BATCH_EFFECT * np.arange(num_batches)[:, None])[batch]
     number = 1.0 / dispersion
     counts = rng.poisson(rates * rng.gamma(number, dispersion, rates.shape))
     adata = anndata.AnnData(scipy.sparse.csr_matrix(counts.astype(np.int32)))
@@ -53,6 +62,8 @@ def made(seed: int) -> Any:
     adata.var_names = [f"gene {p}" for p in range(_GENES)]
     adata.obsm["spatial"] = places
     adata.obs["slice"] = "one"
+    if num_batches > 1:
+        adata.obs["batch"] = [f"batch {b}" for b in batch]
     adata.obs["domain"] = np.array(DOMAINS)[layer]
     adata.obs["held_out_location"] = rng.uniform(size=_CELLS) < 0.1
     adata.var["true_lfc"] = truth

@@ -57,6 +57,15 @@ def adjusted_rand(labels: np.ndarray, found: np.ndarray) -> float:
     return float(adjusted_rand_score(labels, found))
 
 
+def predictability(codes: np.ndarray, labels: np.ndarray) -> float:
+    """Balanced accuracy of a linear classifier of labels from codes [N, L], in five folds."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_score
+
+    model = LogisticRegression(max_iter=1000)
+    return float(cross_val_score(model, codes, labels, cv=5, scoring="balanced_accuracy").mean())
+
+
 def discoveries(called: np.ndarray, truth: np.ndarray, delta: float) -> dict[str, float]:
     """False discoveries among genes called different [P], and the share of different ones found.
 

@@ -18,6 +18,7 @@ from gpflow_bae.spatial import SpatialBAE, SpatialPlan
 
 HELD_OUT = "held_out"  # layer of the counts that are hidden
 TRUTH = "true_lfc"  # column of made genes
+BATCH = "batch"  # column of made cells
 _CLUSTERINGS = 5
 _FACTOR_STEPS = 1500
 _FIRST = DOMAINS[0]
@@ -158,6 +159,7 @@ def _spatial_bae(plan: Plan, split: Split, options: Options) -> Outcome:
         plan.num_spatial,
         plan.num_cell,
         slice_key="slice" if train.obs["slice"].nunique() > 1 else None,
+        batch_key=BATCH if BATCH in train.obs else None,
         hidden_layer=HELD_OUT if plan.hide_counts else None,
         method=plan.method,  # type: ignore[arg-type]
         early_stopping=plan.early_stopping,
@@ -187,6 +189,8 @@ def _spatial_bae(plan: Plan, split: Split, options: Options) -> Outcome:
     regions = train.obsm.get("X_gpbae_space", codes)
     metrics["adjusted_rand"] = _agreement(labels, codes[:, : plan.num_spatial or None])
     metrics["adjusted_rand_regions"] = _agreement(labels, regions)
+    if BATCH in train.obs:
+        metrics["batch_accuracy"] = scores.predictability(codes, train.obs[BATCH].to_numpy())
     information = record["channel_information"]
     metrics["collapsed_channels"] = float((information < 0.1).sum())
     metrics["collapsed_cell_channels"] = float((information[plan.num_spatial :] < 0.1).sum())
@@ -228,9 +232,11 @@ def _at_places(model: SpatialBAE, test: Any) -> dict[str, float]:
     """Scores of cells that were held back, given their places and sizes."""
     sizes, counts = model.sizes(test, hidden=False), _counts(test)
     slices = test.obs["slice"].astype(str).to_numpy() if len(model.slices_) > 1 else None
-    found = model.predict(test.obsm["spatial"], sizes, slices)
+    batches = {BATCH: test.obs[BATCH].to_numpy()} if model.batches_ else None
+    at = (test.obsm["spatial"], sizes, slices, batches)
+    found = model.predict(*at)
     inside = (found.lower <= counts) & (counts <= found.upper)
-    draws = model.sample(test.obsm["spatial"], sizes, slices, num_samples=200)
+    draws = model.sample(*at, num_samples=200)
     density = model.log_density(test, hidden=False)
     return {
         "log_density": float(density.mean()),

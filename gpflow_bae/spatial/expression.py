@@ -11,6 +11,7 @@ import tensorflow as tf
 from ..core.tracing import compiled
 from ..likelihoods import CountLikelihood
 from ..posteriors import Posterior
+from .covariates import reference_inputs
 
 __all__ = ["between_groups", "false_discoveries", "over_space", "some_rows"]
 
@@ -54,8 +55,11 @@ def between_groups(
     groups: Sequence[np.ndarray],
     num_draws: int,
     seed: int,
+    num_covariates: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw mean rates [S D, P] of two groups, for cells of median size in the first slice.
+
+    Covariates are average.
 
     A cell's rate is drawn given its codes and its count, so it includes variation that the codes do
     not explain. Cells are averaged with random weights (the Bayesian bootstrap of Rubin 1981),
@@ -64,6 +68,7 @@ def between_groups(
 
     :param groups: rows of the cells of each group.
     :param num_draws: total over all posterior samples, at least one of each.
+    :param num_covariates: number of columns of covariates in the inputs.
     """
     model, rows = posterior.model, np.concatenate(groups)
     assert isinstance(model.likelihood, CountLikelihood)
@@ -71,7 +76,7 @@ def between_groups(
     batch = posterior.data.gather(tf.constant(rows))
     X, Y = (v[0].numpy() for v in batch[:2])
     seen = np.ones(Y.shape, bool) if batch.mask is None else batch.mask[0].numpy()
-    reference = _reference(X)
+    reference = reference_inputs(X, num_covariates)
 
     def rates(bound: Any, codes: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         F = bound.decode(_broadcast(X, codes), codes)
@@ -90,13 +95,6 @@ def between_groups(
     return np.array(means[0]), np.array(means[1])
 
 
-def _reference(X: np.ndarray) -> np.ndarray:
-    """Return inputs at the same places for cells of median size in the first slice."""
-    X = X.copy()
-    X[:, -2], X[:, -1] = 1.0, 0.0
-    return X
-
-
 def false_discoveries(probability: np.ndarray) -> np.ndarray:
     """Return the expected false discovery rate [P] among each gene and all more probable ones.
 
@@ -110,7 +108,12 @@ def false_discoveries(probability: np.ndarray) -> np.ndarray:
 
 
 def over_space(
-    posterior: Posterior, rows: np.ndarray, num_spatial: int, num_draws: int, seed: int
+    posterior: Posterior,
+    rows: np.ndarray,
+    num_spatial: int,
+    num_draws: int,
+    seed: int,
+    num_covariates: int = 0,
 ) -> dict[str, np.ndarray]:
     """Return the variance over cells that spatial channels explain, for each draw [S D, P].
 
@@ -125,10 +128,10 @@ def over_space(
 
     :param rows: rows of the cells.
     :param num_spatial: number of spatial channels, which come first.
-    :param num_draws: as in :func:`between_groups`.
+    :param num_draws, num_covariates: as in :func:`between_groups`.
     """
     codes = posterior.code_samples(rows, -(-num_draws // posterior.num_samples), seed=seed)
-    reference = _reference(posterior.data.X[0].numpy()[rows])
+    reference = reference_inputs(posterior.data.X[0].numpy()[rows], num_covariates)
 
     def parts(bound: Any, codes: tf.Tensor, number: tf.Tensor) -> Any:
         X = _broadcast(reference, codes)

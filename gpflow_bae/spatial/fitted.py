@@ -15,6 +15,7 @@ import numpy as np
 from ..core.files import to_json, write_atomically
 from ..posteriors import Posterior
 from ..versions import __version__
+from .covariates import Covariates
 from .plans import Outline, SpatialPlan
 from .tissue import Coordinates
 
@@ -38,6 +39,7 @@ class Fitted:
     median: float  # median of the cells' total counts
     genes: list[str]
     slices: list[str]
+    covariates: Covariates
     counts: str  # digest of the cells' counts, in the fit's order
 
     def to_dict(self) -> dict[str, Any]:
@@ -51,6 +53,7 @@ class Fitted:
             "median": self.median,
             "genes": self.genes,
             "slices": self.slices,
+            "covariates": self.covariates.to_dict(),
             "counts": self.counts,
         }
 
@@ -65,6 +68,7 @@ class Fitted:
             values["median"],
             values["genes"],
             values["slices"],
+            Covariates.from_dict(values["covariates"]),
             values["counts"],
         )
 
@@ -85,8 +89,9 @@ def check_same_data(folder: pathlib.Path, digests: dict[str, str], resume: bool)
         if differ:
             raise ValueError(
                 f"out_dir {folder} holds a fit of other data: its {' and '.join(differ)} are not "
-                "those of adata (counts, places and slices of cells, and which are hidden, count; "
-                "their order does not). Give what that fit was given, or choose another out_dir."
+                "those of adata (counts, places, slices and covariates of cells, and which are "
+                "hidden, count; their order does not). Give what that fit was given, or choose "
+                "another out_dir."
             )
 
 

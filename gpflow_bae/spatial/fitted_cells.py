@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,11 +12,12 @@ import numpy as np
 from ..core.arguments import as_numbers
 from ..core.files import as_path
 from ..posteriors import Posterior
+from .covariates import Covariates, inputs_of
 from .fitted import Fitted, read_fit, write_fit
 from .plans import SpatialPlan, build_model
 from .tissue import Tissue, read_tissue
 
-__all__ = ["FittedCells", "inputs_of"]
+__all__ = ["FittedCells"]
 
 _FURTHEST = 1e9  # in units of a slice's extent; a place beyond this is an error
 
@@ -31,6 +33,8 @@ class FittedCells:
     layer: str | None
     spatial_key: str
     slice_key: str | None
+    batch_key: str | None
+    covariate_keys: str | Sequence[str]
     hidden_layer: str | None
     seed: int
     plan: SpatialPlan | None
@@ -40,6 +44,7 @@ class FittedCells:
     def _keep(self, posterior: Posterior, fitted: Fitted) -> None:
         self.posterior_, self._fitted = posterior, fitted
         self.genes_, self.slices_ = fitted.genes, fitted.slices
+        self.batches_ = fitted.covariates.batches
 
     def _posterior(self) -> Posterior:
         if self.posterior_ is None:
@@ -47,9 +52,14 @@ class FittedCells:
         return self.posterior_
 
     def _read(
-        self, adata: Any, slices: list[str] | None = None, hidden: bool = True
-    ) -> tuple[Tissue, list[str]]:
-        return read_tissue(
+        self,
+        adata: Any,
+        slices: list[str] | None = None,
+        covariates: Covariates | None = None,
+        hidden: bool = True,
+    ) -> tuple[Tissue, list[str], Covariates]:
+        """Read cells; the names of slices, and covariates, are those of the fit, or theirs."""
+        tissue, names = read_tissue(
             adata,
             layer=self.layer,
             spatial_key=self.spatial_key,
@@ -57,12 +67,16 @@ class FittedCells:
             hidden_layer=self.hidden_layer if hidden else None,
             slices=slices,
         )
+        if covariates is None:
+            covariates = Covariates.of(adata, self.batch_key, self.covariate_keys)
+        tissue = dataclasses.replace(tissue, covariates=covariates.columns_of(adata))
+        return tissue, names, covariates
 
     def _known_tissue(self, adata: Any, hidden: bool = True) -> Tissue:
         """Read cells with the genes and slices of the fit."""
         self._posterior()
         fitted = self._fitted
-        tissue, _ = self._read(adata, fitted.slices, hidden)
+        tissue, *_ = self._read(adata, fitted.slices, fitted.covariates, hidden)
         if list(adata.var_names) != fitted.genes:
             other = sorted(set(fitted.genes) ^ set(adata.var_names))
             what = (
@@ -77,12 +91,13 @@ class FittedCells:
         fitted = self._fitted
         sizes = tissue.totals(fitted.shares) / fitted.median
         places = fitted.coordinates.inputs(tissue.places, tissue.slices)
-        return inputs_of(places, sizes, tissue.slices)
+        return inputs_of(places, tissue.covariates, sizes, tissue.slices)
 
     def _rows_of_fit(self, adata: Any) -> np.ndarray:
         """Return the row of the fit of each row of ``adata`` [N].
 
-        :raises ValueError: for other cells, compared by counts, sizes, slices and places.
+        :raises ValueError: for other cells, compared by counts, sizes, slices, places and
+            covariates.
         """
         tissue = self._known_tissue(adata)
         X, order = self._inputs_of(tissue), tissue.order()
@@ -104,7 +119,7 @@ class FittedCells:
             raise ValueError(f"genes {what} the fit's {len(self.genes_)} (model.genes_).")
         return np.array([self.genes_.index(name) for name in names])
 
-    def _new_inputs(self, places: Any, sizes: Any, slices: Any) -> np.ndarray:
+    def _new_inputs(self, places: Any, sizes: Any, slices: Any, covariates: Any) -> np.ndarray:
         self._posterior()
         fitted = self._fitted
         places = as_numbers(places, "places", np.float64, rank=2)
@@ -143,7 +158,8 @@ class FittedCells:
                 f"places are up to {np.abs(inputs).max() * unit:.3g} from the centre of their "
                 f"slice, and the fit's cells within some {unit:.3g}: give places in the same units."
             )
-        return inputs_of(inputs, sizes, numbers)
+        columns = fitted.covariates.columns_at(covariates, len(places))
+        return inputs_of(inputs, columns, sizes, numbers)
 
     # Files
 
@@ -172,8 +188,3 @@ class FittedCells:
         model = build_model(fitted.plan, fitted.outline, found.num_spatial, found.num_cell)
         found._keep(Posterior.load(posterior, model), fitted)
         return found
-
-
-def inputs_of(places: np.ndarray, sizes: np.ndarray, slices: np.ndarray) -> np.ndarray:
-    """Concatenate places, size and slice to inputs [N, D + 2]."""
-    return np.concatenate([places, sizes[:, None], slices[:, None]], 1)

@@ -46,7 +46,7 @@ def fitted_posterior(
     The fit is made once for each of the plan's restarts, from different initial weights.
 
     :param build: builds a model with random initial weights.
-    :param data: X [N, D + 2] and counts [N, P], an array or a sparse matrix.
+    :param data: X [N, D + K + 2] and counts [N, P], an array or a sparse matrix.
     :param options: arguments of :class:`_Fits`.
     """
     plans = plan.of_restarts(len(data[0]))

@@ -37,7 +37,7 @@ class HeldOut:
         """
         :param fitted: the fitted module: the model, or Gaussians of its parameters.
         :param values: returns the model's present unconstrained parameters.
-        :param data: X [N, D + 2] and counts [N, P] of the fitted cells.
+        :param data: X [N, D + K + 2] and counts [N, P] of the fitted cells.
         :param held: X and counts of the held-out cells.
         """
         self._fitted = fitted

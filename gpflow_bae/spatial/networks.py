@@ -68,6 +68,7 @@ def rate_decoder(
     num_cell: int,
     units: int | None,
     all_hidden: bool = False,
+    num_covariates: int = 0,
 ) -> keras.Model:
     """Build a decoder from codes and features to log rates, initialised at log ``rates`` [P].
 
@@ -75,29 +76,37 @@ def rate_decoder(
     in few channels. Cell channels have one loading per gene, in a separate layer
     (:func:`cell_loadings`): under a prior by fan-in
     (:func:`~gpflow_bae.decoders.fan_in_prior`) loadings of few channels may be larger than those of
-    many hidden units.
+    many hidden units. Covariates have one effect per gene, in a layer of their own too: so they
+    change a gene by the same factor in all cells, and codes have one meaning in all batches.
 
     :param num_spatial, num_cell: number of spatial channels, which come first, and cell channels.
     :param units: units of the hidden layer; None for no hidden layer, so that each channel has one
         loading per gene.
     :param all_hidden: whether cell channels use the hidden layer too.
+    :param num_covariates: number of covariates, which come last, after the features.
     """
-    inputs = keras.Input((num_spatial + num_cell + num_features,))
-    parts = inputs
+    codes = num_spatial + num_cell
+    inputs = keras.Input((codes + num_features + num_covariates,))
+    parts = inputs[:, : codes + num_features] if num_covariates else inputs
+    features = inputs[:, codes : codes + num_features]
     loaded = num_spatial and num_cell and not (all_hidden and units is not None)
     if loaded:
-        parts = keras.ops.concatenate(
-            [inputs[:, :num_spatial], inputs[:, num_spatial + num_cell :]], -1
-        )
+        parts = keras.ops.concatenate([inputs[:, :num_spatial], features], -1)
     if units is not None and (num_spatial or all_hidden):
         bent = keras.layers.Dense(units, activation="elu")(parts)
         # Features also have a linear effect.
-        parts = keras.ops.concatenate([inputs[:, num_spatial + num_cell :], bent], -1)
+        parts = keras.ops.concatenate([features, bent], -1)
     last = keras.layers.Dense(len(rates))
     outputs = last(parts)
     if loaded:
         loadings = keras.layers.Dense(len(rates), use_bias=False, name=_CELLS)
-        outputs = outputs + loadings(inputs[:, num_spatial : num_spatial + num_cell])
+        outputs = outputs + loadings(inputs[:, num_spatial:codes])
+    if num_covariates:
+        effects = keras.layers.Dense(
+            len(rates), use_bias=False, kernel_initializer="zeros", name="covariates"
+        )
+        # A cell is of one batch, whatever their number: effects do not get smaller by fan-in.
+        outputs = outputs + effects(inputs[:, -num_covariates:] * num_covariates**0.5)
     model = keras.Model(inputs, outputs)
     kernel, _ = last.get_weights()
     last.set_weights([0.3 * kernel, np.log(rates).astype(np.float32)])

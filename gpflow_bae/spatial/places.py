@@ -11,6 +11,7 @@ import tensorflow as tf
 from ..core.tracing import compiled
 from ..likelihoods import CountLikelihood
 from ..posteriors import Posterior
+from .covariates import reference_inputs
 
 __all__ = ["places_embedded", "stabilised"]
 
@@ -44,21 +45,23 @@ def stabilised(likelihood: CountLikelihood, logs: tf.Tensor, centre: tf.Tensor) 
     return low + (place - below) * (high - low)
 
 
-def places_embedded(posterior: Posterior, means: np.ndarray, num_spatial: int) -> np.ndarray:
+def places_embedded(
+    posterior: Posterior, means: np.ndarray, num_spatial: int, num_covariates: int = 0
+) -> np.ndarray:
     """Embed places by their expected counts: [N, at most 16].
 
     The embedding is the principal components of :func:`stabilised` expected counts, averaged over
-    posterior samples, with cell channels at zero, for cells of median size in the first slice.
+    posterior samples, with cell channels at zero, for cells of median size in the first slice and
+    with average covariates.
     Distances are in standard deviations of a single cell's counts, whatever the scales of channels:
     genes with low or highly dispersed counts contribute little.
 
     :param means: means of the codes [S, N, L].
     :param num_spatial: number of spatial channels, which come first.
+    :param num_covariates: number of columns of covariates in the inputs.
     """
     model = posterior.model
-    reference = posterior.data.X[0, :1].numpy()
-    reference[:, -2], reference[:, -1] = 1.0, 0.0
-    reference = tf.constant(reference)
+    reference = tf.constant(reference_inputs(posterior.data.X[0, :1].numpy(), num_covariates))
 
     @compiled
     def expected(values: Any, codes: tf.Tensor) -> tf.Tensor:

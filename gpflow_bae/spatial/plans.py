@@ -150,7 +150,7 @@ class Outline:
     - log_mean, log_spread: mean of each gene's log(1 + count / size), and its standard deviation
       plus 0.1 [P].
     - inducing: scaled places of inducing points, and their slices [M, D + 1].
-    - num_slices, num_cells: numbers of slices and cells.
+    - num_slices, num_cells, num_covariates: numbers of slices, cells, and columns of covariates.
     """
 
     rates: np.ndarray
@@ -160,6 +160,7 @@ class Outline:
     inducing: np.ndarray
     num_slices: int
     num_cells: int
+    num_covariates: int = 0
 
     @classmethod
     def of(
@@ -190,21 +191,29 @@ class Outline:
             log_mean = _means(logs, seen)
             spread = np.sqrt(_means(np.square(logs - log_mean), seen)) + _LEAST_SPREAD
         dispersion = np.clip(excess / _means(np.square(mean), seen, 1.0), 0.05, 20.0)
-        num_slices = int(tissue.slices.max()) + 1
-        number = plan.num_inducing or max(1, min(100, tissue.num_cells // (4 * num_slices)))
-        points = []
-        for s in range(num_slices):
-            places = _cluster_centres(coordinates[tissue.slices == s], number, seed)
-            points.append(np.concatenate([places, np.full((len(places), 1), s)], 1))
         return cls(
             rates,
             dispersion,
             log_mean,
             spread,
-            np.concatenate(points),
-            num_slices,
+            cls.inducing_points(plan, coordinates, tissue.slices, seed),
+            int(tissue.slices.max()) + 1,
             tissue.num_cells,
+            tissue.covariates.shape[1],
         )
+
+    @staticmethod
+    def inducing_points(
+        plan: SpatialPlan, coordinates: np.ndarray, slices: np.ndarray, seed: int
+    ) -> np.ndarray:
+        """Return cluster centres of each slice's cells, and its number [M, D + 1]."""
+        names = np.unique(slices)
+        number = plan.num_inducing or max(1, min(100, len(slices) // (4 * len(names))))
+        points = []
+        for s in names:
+            places = _cluster_centres(coordinates[slices == s], number, seed)
+            points.append(np.concatenate([places, np.full((len(places), 1), s)], 1))
+        return np.concatenate(points)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the statistics as plain values for JSON."""
@@ -237,50 +246,57 @@ def _cluster_centres(places: np.ndarray, number: int, seed: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-    """Decoder features of inputs [places, size, slice]: log size, and one-hot slices if several.
+    """Features of inputs [places, covariates, size, slice].
+
+    They are log size, one-hot slices if there are several, and covariates.
 
     This is a class so that models can be pickled.
     """
 
     size_column: int
     num_slices: int
+    num_covariates: int = 0
 
     @property
     def number(self) -> int:
         """Number of features."""
-        return 1 + (self.num_slices if self.num_slices > 1 else 0)
+        return 1 + (self.num_slices if self.num_slices > 1 else 0) + self.num_covariates
 
     def __call__(self, X: tf.Tensor) -> tf.Tensor:
         """Return the features [..., number] of inputs."""
-        size = tf.math.log(X[..., self.size_column, None])
-        if self.num_slices == 1:
-            return size
-        slices = tf.cast(tf.round(X[..., self.size_column + 1]), tf.int32)
-        return tf.concat([size, tf.one_hot(slices, self.num_slices, dtype=size.dtype)], -1)
+        parts = [tf.math.log(X[..., self.size_column, None])]
+        if self.num_slices > 1:
+            slices = tf.cast(tf.round(X[..., self.size_column + 1]), tf.int32)
+            parts.append(tf.one_hot(slices, self.num_slices, dtype=X.dtype))
+        if self.num_covariates:
+            parts.append(X[..., self.size_column - self.num_covariates : self.size_column])
+        return tf.concat(parts, -1)
 
 
 def build_model(
     plan: SpatialPlan, outline: Outline, num_spatial: int, num_cell: int
 ) -> models.VariationalAutoencoder:
-    """Build a model at its initial values, for inputs [places..., size, slice].
+    """Build a model at its initial values, for inputs [places..., covariates..., size, slice].
 
     :param num_spatial, num_cell: numbers of channels over space, and independent for each cell.
     """
     D, L = outline.inducing.shape[1] - 1, num_spatial + num_cell
-    features, networks = Features(D, outline.num_slices), plan.networks
+    K, networks = outline.num_covariates, plan.networks
+    features = Features(D + K, outline.num_slices, K)
     network = rate_decoder(
         outline.rates,
-        features.number,
+        features.number - K,
         num_spatial,
         num_cell,
         networks.decoder_units,
         networks.hidden_channels == "all",
+        K,
     )
     decoder = decoders.ConditionalDecoder(
         decoders.KerasDecoder(network, decoders.fan_in_prior(networks.weight_scale)),
         features,
         features.number,
-        size_column=D,
+        size_column=features.size_column,
     )
     encoder = count_encoder(
         outline.log_mean, outline.log_spread, features.number, L, networks.encoder_units
@@ -305,16 +321,16 @@ def _prior(outline: Outline, num_spatial: int, num_cell: int) -> latent_priors.P
     """
     parts: list[latent_priors.LatentProcess] = []
     if num_spatial:
-        D = outline.inducing.shape[1] - 1
+        D, K = outline.inducing.shape[1] - 1, outline.num_covariates
         kernels: list[gpflow.kernels.Kernel] = []
         for length in np.geomspace(_SHORTEST, _LONGEST, num_spatial):
             kernel = gpflow.kernels.Matern32(lengthscales=length, active_dims=list(range(D)))
             gpflow.set_trainable(kernel.variance, False)  # redundant with the decoder's scale
             if outline.num_slices > 1:
-                kernel = kernel * Categorical(active_dims=[D + 1])
+                kernel = kernel * Categorical(active_dims=[D + K + 1])
             kernels.append(kernel)
-        # Sizes, which no kernel uses, are between places and slices.
-        Z = np.insert(outline.inducing, D, 1.0, axis=1)
+        # Covariates and sizes, which no kernel uses, are between places and slices.
+        Z = np.insert(outline.inducing, [D] * (K + 1), [*np.zeros(K), 1.0], axis=1)
         points = gpflow.inducing_variables.InducingPoints(Z)
         gpflow.set_trainable(points, False)
         parts.append(latent_priors.TitsiasGP(kernels, points, num_spatial))

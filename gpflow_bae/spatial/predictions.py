@@ -65,7 +65,7 @@ def rates_at(
     of codes and parameters, in which they are about linear. So few draws are enough, and they are
     not stored.
 
-    :param X: inputs [N, D + 2].
+    :param X: inputs [N, D + K + 2].
     :param codes: means and variances of each posterior sample [S, N, L].
     :param num_draws: total over all samples, at least one of each.
     :param into: row of the result for each row [N]; None for the same order.

@@ -13,15 +13,17 @@ from ..core.annotations import check_arguments, check_fields
 from ..core.files import as_path, digest
 from ..data.memory import check_bytes
 from ..posteriors import Posterior
+from .covariates import AVERAGE, Covariates, inputs_of, warn_of_confounding
 from .expression import between_groups, over_space, some_rows
 from .fitted import Fitted, check_same_data
-from .fitted_cells import FittedCells, inputs_of
+from .fitted_cells import FittedCells
 from .fitting import fitted_posterior
+from .mapping import codes_of_slices, warn_of_sizes, with_genes_of_fit
 from .plans import SMALL_TISSUE, Outline, SpatialPlan, build_model
 from .predictions import DRAWS, SpatialPrediction, check_level, count_draws, counts_at
 from .tables import table_of_groups, table_of_space
 from .tissue import Coordinates, groups_of
-from .written import KEY, denoised_counts, written_of
+from .written import KEY, denoised_counts, warn_of_empty_channels, written_of
 
 __all__ = ["SpatialBAE"]
 
@@ -32,8 +34,8 @@ class SpatialBAE(FittedCells):
 
     Some of its latent channels are smooth functions of the place (each with a GP with its own
     lengthscale), the others are independent between cells. Counts are zero-inflated negative
-    binomial, with rates that depend on codes, the cell's size and its slice, and for each gene a
-    zero probability and a power of the mean in the variance
+    binomial, with rates that depend on codes, the cell's size, its slice and its covariates, and
+    for each gene a zero probability and a power of the mean in the variance
     (:class:`~gpflow_bae.likelihoods.ZeroInflatedNegativeBinomial`). The model is an SVGP-VAE
     (Jazbec et al. 2021) with such channels. A cell channel has one loading per gene, so it can be
     interpreted like a factor; spatial channels share a hidden layer.
@@ -46,8 +48,9 @@ class SpatialBAE(FittedCells):
     - ``obsm["X_gpbae_space"]`` [N, up to 16], an embedding of places by expected counts, without
       cell channels: principal components, in standard deviations of one cell's counts
       (:func:`~gpflow_bae.spatial.places.places_embedded`). Its clusters are regions;
-    - ``layers["gpbae_mean"]``, the expected counts of a cell of median size, and a 90 % interval of
-      them, ``layers["gpbae_lower"]`` and ``layers["gpbae_upper"]``;
+    - ``layers["gpbae_mean"]``, the expected counts of a cell of median size and of the average
+      batch and covariates, and a 90 % interval of them, ``layers["gpbae_lower"]`` and
+      ``layers["gpbae_upper"]``;
     - ``uns["gpbae"]``, settings, versions, and for the first fit lengthscales, losses, and
       ``channel_information``: the fraction of each channel's prior variance that the counts
       explain, near 0 for uninformed channels.
@@ -58,6 +61,11 @@ class SpatialBAE(FittedCells):
     :param spatial_key: key of ``adata.obsm`` with places [N, 2 or 3].
     :param slice_key: column of ``adata.obs`` with names of slices, which have separate spatial
         functions and a level of each gene, and share everything else; None for one slice.
+    :param batch_key: column of ``adata.obs`` with names of batches, such as donors, chemistries or
+        runs. A batch multiplies each gene's rate by a factor of its own, so codes, which are free
+        of it, can be compared between batches; None for none. Sizes take up its depth.
+    :param covariate_keys: columns of ``adata.obs`` with numbers, such as ages; the log rate of each
+        gene is linear in them.
     :param hidden_layer: layer of ``adata`` that is True for counts to ignore; None for none.
     :param method: ``"variational"``, Gaussians of parameters and codes (:class:`SpatialPlan`); or
         ``"sampled"``, a chain of the parameters under the bound, started from these.
@@ -70,8 +78,8 @@ class SpatialBAE(FittedCells):
     :param denoise: whether ``fit`` writes the layers, each as large as a dense ``adata.X`` of
         float32; :meth:`denoised` returns those of some genes.
 
-    After ``fit``: ``posterior_``, with inputs [scaled places, size, slice] and cells in the fit's
-    order; ``genes_``; ``slices_``.
+    After ``fit``: ``posterior_``, with inputs [scaled places, covariates, size, slice] and cells in
+    the fit's order; ``genes_``; ``slices_``; ``batches_``.
     """
 
     num_spatial: int = 6
@@ -79,6 +87,8 @@ class SpatialBAE(FittedCells):
     layer: str | None = None
     spatial_key: str = "spatial"
     slice_key: str | None = None
+    batch_key: str | None = None
+    covariate_keys: str | Sequence[str] = ()
     hidden_layer: str | None = None
     method: Literal["variational", "sampled"] = "variational"
     num_steps: int | None = None
@@ -109,15 +119,17 @@ class SpatialBAE(FittedCells):
             one.
         :raises TypeError: for anything but AnnData.
         :raises ValueError: for values that are not counts, cells without counts, missing or equal
-            places, and missing layers or columns; for ``out_dir`` with early stopping, whose state
-            is not in checkpoints.
+            places, missing layers or columns, and cells without a slice, batch or covariate; for
+            ``out_dir`` with early stopping, whose state is not in checkpoints.
+        :warns UserWarning: for covariates whose effects cannot be told apart, and for channels that
+            hold next to nothing.
         """
         if out_dir is not None and self.early_stopping:
             raise ValueError(
                 "early_stopping keeps its record in memory, so such a fit cannot be resumed: leave "
                 "out_dir or early_stopping out."
             )
-        tissue, slices = self._read(adata)
+        tissue, slices, covariates = self._read(adata)
         if tissue.num_cells < 2:
             raise ValueError(
                 f"adata has {tissue.num_cells} cells; a model needs at least two, at two places."
@@ -136,13 +148,14 @@ class SpatialBAE(FittedCells):
                 f"Layers of {tissue.num_cells} cells and {adata.n_vars} genes are dense and need",
                 "Set denoise=False, and after the fit ask denoised(adata, genes) for some genes.",
             )
+        warn_of_confounding(covariates, tissue, self.slice_key)
         order = tissue.order()
         tissue = tissue.taken(order)
         counts, genes = tissue.digest_of_counts(), list(map(str, adata.var_names))
         if out_dir is not None:
             out_dir = as_path(out_dir)
             places = tissue.places.astype(np.float64)
-            cells = digest(counts, places, tissue.slices, slices)
+            cells = digest(counts, places, tissue.slices, slices, tissue.covariates)
             digests = {"names of genes": digest(genes), "cells": cells}
             check_same_data(out_dir, digests, resume)
         plan = self.plan or SpatialPlan()
@@ -153,7 +166,10 @@ class SpatialBAE(FittedCells):
         sizes = totals / median
         places = coordinates.inputs(tissue.places, tissue.slices)
         outline = Outline.of(plan, tissue, places, sizes, self.seed)
-        data = (inputs_of(places, sizes, tissue.slices), tissue.observations())
+        data = (
+            inputs_of(places, tissue.covariates, sizes, tissue.slices),
+            tissue.observations(),
+        )
         found = fitted_posterior(
             lambda: build_model(plan, outline, self.num_spatial, self.num_cell),
             data,
@@ -169,7 +185,7 @@ class SpatialBAE(FittedCells):
         del data, tissue  # the posterior has its own copy of the counts
         self._keep(
             found.posterior,
-            Fitted(plan, outline, coordinates, shares, median, genes, slices, counts),
+            Fitted(plan, outline, coordinates, shares, median, genes, slices, covariates, counts),
         )
         written = written_of(
             found,
@@ -184,7 +200,39 @@ class SpatialBAE(FittedCells):
         for name, values in written.layers.items():
             adata.layers[name] = values
         adata.uns[KEY] = written.record
+        warn_of_empty_channels(written.record["channel_information"], self.num_spatial)
         return self
+
+    @check_arguments()
+    def map_slices(self, adata: Any, *, covariates: Literal["average"] | None = None) -> None:
+        """Write codes of cells of new slices to ``adata``, without fitting again.
+
+        ``obsm["X_gpbae"]`` and ``obsm["X_gpbae_sd"]`` can be compared with those of the fit, for
+        example to classify new cells by the regions of the fit's cells. A new slice has its own
+        functions of place, given its counts, and the level of each gene of an average slice: where
+        its levels differ, codes hold the difference.
+
+        :param adata: cells of slices that the fit did not see, in ``slice_key`` if the fit has one.
+            Genes may be in another order, and up to half of those of the fit may be missing.
+        :param covariates: None for the batches and numbers in ``adata.obs``; ``"average"`` for new
+            batches, whose effects codes then hold.
+        :raises RuntimeError: before ``fit``.
+        :raises ValueError: as :meth:`fit`; for unknown batches, and if more than half of the fit's
+            genes are missing.
+        :warns UserWarning: if slices are more than five times larger or smaller than those of the
+            fit, or their cells' median size is beyond all sizes of the fit's cells.
+        """
+        posterior, fitted = self._posterior(), self._fitted
+        hidden = self.hidden_layer is not None and self.hidden_layer in adata.layers
+        known = Covariates() if covariates == AVERAGE else fitted.covariates
+        tissue, *_ = self._read(adata, None, known, hidden)
+        if covariates == AVERAGE:
+            average = fitted.covariates.columns_at(AVERAGE, tissue.num_cells)
+            tissue = dataclasses.replace(tissue, covariates=average)
+        tissue = with_genes_of_fit(tissue, list(map(str, adata.var_names)), fitted)
+        channels = (self.num_spatial, self.num_cell)
+        mean, spread = codes_of_slices(posterior, fitted, tissue, channels, self.seed)
+        adata.obsm[f"X_{KEY}"], adata.obsm[f"X_{KEY}_sd"] = mean, spread
 
     @check_arguments()
     def denoised(
@@ -207,7 +255,8 @@ class SpatialBAE(FittedCells):
         columns = None if genes is None else self._columns(genes)
         posterior = self._posterior()
         codes = posterior.latent_samples()
-        return denoised_counts(posterior, codes, np.argsort(rows), level, self.seed, columns)
+        K = self._fitted.covariates.number
+        return denoised_counts(posterior, codes, np.argsort(rows), level, self.seed, K, columns)
 
     # Predicting
 
@@ -217,6 +266,7 @@ class SpatialBAE(FittedCells):
         places: Any,
         sizes: Any = 1.0,
         slices: Any = None,
+        covariates: Any = None,
         *,
         level: float = 0.9,
         num_draws: int = DRAWS,
@@ -226,27 +276,36 @@ class SpatialBAE(FittedCells):
         :param places: [N, 2 or 3], in the slice's units.
         :param sizes: sizes of the cells, 1 for the median; a number or [N].
         :param slices: names [N], or one for all; None if there is one slice.
+        :param covariates: of a fit with several batches or covariates: a dictionary or data frame
+            with a value, or one for each place, of ``batch_key`` and all ``covariate_keys``; or
+            ``"average"``, for the average of their effects on log rates over the fit's cells.
         :param level: probability of the intervals.
         :param num_draws: number of draws of codes and counts.
         :raises RuntimeError: before ``fit``.
         :raises ValueError: for places of another dimension, sizes that are not above 0, an unknown
-            slice, and a level that is not between 0 and 1.
+            slice or batch, missing covariates, and a level that is not between 0 and 1.
         """
         check_level(level)
-        X = self._new_inputs(places, sizes, slices)
+        X = self._new_inputs(places, sizes, slices, covariates)
         posterior = self._posterior()
         codes = posterior.latent_samples(X)
         return counts_at(posterior, X, codes, level=level, num_draws=num_draws, seed=self.seed)
 
     @check_arguments(num_samples=1)
     def sample(
-        self, places: Any, sizes: Any = 1.0, slices: Any = None, *, num_samples: int = DRAWS
+        self,
+        places: Any,
+        sizes: Any = 1.0,
+        slices: Any = None,
+        covariates: Any = None,
+        *,
+        num_samples: int = DRAWS,
     ) -> np.ndarray:
         """Draw counts of cells at places [num_samples, N, P], int64.
 
         Counts of the genes of a cell are drawn jointly. Arguments and errors as in :meth:`predict`.
         """
-        X = self._new_inputs(places, sizes, slices)
+        X = self._new_inputs(places, sizes, slices, covariates)
         posterior = self._posterior()
         return count_draws(posterior, X, posterior.latent_samples(X), num_samples, self.seed)
 
@@ -256,16 +315,19 @@ class SpatialBAE(FittedCells):
 
         Predictions are from the cells' places and sizes alone.
 
-        :param adata: new cells, with the genes and slices of the fit.
+        :param adata: new cells, with the genes, slices and batches of the fit.
         :param hidden: whether counts in ``hidden_layer`` are NaN in the result, and ignored in the
             sizes.
         :param num_draws: number of draws of the codes.
         :raises RuntimeError: before ``fit``.
-        :raises ValueError: as :meth:`fit`; for other genes, or unknown slices.
+        :raises ValueError: as :meth:`fit`; for other genes, or unknown slices or batches.
+        :warns UserWarning: if the median size is beyond all sizes of the fit's cells.
         """
         tissue = self._known_tissue(adata, hidden)
-        cells = (self._inputs_of(tissue), tissue.rows(slice(None)))
-        return self._posterior().predict_cell_log_density(cells, num_codes=num_draws)
+        X, posterior = self._inputs_of(tissue), self._posterior()
+        warn_of_sizes(X[:, -2], posterior.data.X[0, :, -2].numpy())
+        cells = (X, tissue.rows(slice(None)))
+        return posterior.predict_cell_log_density(cells, num_codes=num_draws)
 
     @check_arguments(num_draws=1)
     def log_density_of_fit(self, adata: Any, *, num_draws: int = 256) -> np.ndarray:
@@ -308,7 +370,7 @@ class SpatialBAE(FittedCells):
         averaged over each group, and the log2 of their ratio is compared with ``delta``. The rate
         of a cell is drawn given its own count too, and cells are resampled because they are a
         sample of a population, so small groups have large uncertainty. All cells have the gene
-        levels of the first slice here.
+        levels of the first slice and of the average batch and covariates here.
 
         :param adata: the cells of the fit, in any order.
         :param groupby: column of ``adata.obs``.
@@ -331,7 +393,8 @@ class SpatialBAE(FittedCells):
         rows = self._rows_of_fit(adata)
         groups = [rows[v] for v in groups_of(adata, groupby, group1, group2)]
         groups = [some_rows(np.sort(v), self.seed) for v in groups]
-        means = between_groups(self._posterior(), groups, num_draws, self.seed)
+        K = self._fitted.covariates.number
+        means = between_groups(self._posterior(), groups, num_draws, self.seed, K)
         return table_of_groups(self.genes_, *means, delta, fdr)
 
     @check_arguments(num_draws=2)
@@ -351,5 +414,6 @@ class SpatialBAE(FittedCells):
             raise ValueError("num_spatial is 0: the fit has no channels that vary over space.")
         posterior = self._posterior()
         rows = some_rows(np.arange(posterior.num_points), self.seed)
-        found = over_space(posterior, rows, self.num_spatial, num_draws, self.seed)
+        K = self._fitted.covariates.number
+        found = over_space(posterior, rows, self.num_spatial, num_draws, self.seed, K)
         return table_of_space(self.genes_, found)

@@ -11,7 +11,7 @@ import scipy.sparse
 from ..core.arguments import as_array, as_numbers
 from ..core.files import digest
 
-__all__ = ["Coordinates", "Tissue", "groups_of", "read_tissue"]
+__all__ = ["Coordinates", "Tissue", "categories_of", "groups_of", "named", "read_tissue"]
 
 _MOST_NAMED = 5
 _MOST = 2**31  # upper bound of a count, within the range of float32
@@ -27,6 +27,7 @@ class Tissue:
     - places: [N, 2 or 3], in the slice's units, float64 or float32 as given.
     - slices: [N], index of the slice.
     - names: [N], names of the cells.
+    - covariates: [N, K], :meth:`~gpflow_bae.spatial.covariates.Covariates.columns_of`.
     """
 
     counts: scipy.sparse.csr_matrix
@@ -34,6 +35,7 @@ class Tissue:
     places: np.ndarray
     slices: np.ndarray
     names: np.ndarray
+    covariates: np.ndarray
 
     @property
     def num_cells(self) -> int:
@@ -62,11 +64,11 @@ class Tissue:
     def order(self) -> np.ndarray:
         """Return an order of the cells [N] that does not depend on their rows.
 
-        Cells are sorted by slice, place, and the sum of counts that are not hidden; ties by a
-        digest of their counts, and then by name. A fit uses this order.
+        Cells are sorted by slice, place, covariates, and the sum of counts that are not hidden;
+        ties by a digest of their counts, and then by name. A fit uses this order.
         """
         seen = self._observed
-        keys = (_row_sums(seen), *self.places.T[::-1], self.slices)
+        keys = (_row_sums(seen), *self.covariates.T, *self.places.T[::-1], self.slices)
         order = np.lexsort(keys)
         alike = np.all([key[order[1:]] == key[order[:-1]] for key in keys], 0)
         tied = order[np.append(False, alike) | np.append(alike, False)]
@@ -83,9 +85,8 @@ class Tissue:
     def taken(self, rows: np.ndarray) -> Tissue:
         """Return some cells [n], in the order of ``rows``."""
         hidden = None if self.hidden is None else self.hidden[rows]
-        return Tissue(
-            self.counts[rows], hidden, self.places[rows], self.slices[rows], self.names[rows]
-        )
+        rest = (self.places, self.slices, self.names, self.covariates)
+        return Tissue(self.counts[rows], hidden, *(values[rows] for values in rest))
 
     @property
     def _observed(self) -> scipy.sparse.csr_matrix:
@@ -155,7 +156,8 @@ def _digest(seen: scipy.sparse.csr_matrix, hidden: scipy.sparse.csr_matrix | Non
     return digest(*indices, seen.data.astype(np.float32))
 
 
-def _named(names: Any) -> str:
+def named(names: Any) -> str:
+    """Return the first few names, with commas between them."""
     names = [str(name) for name in names]
     more = ", ..." if len(names) > _MOST_NAMED else ""
     return ", ".join(names[:_MOST_NAMED]) + more
@@ -206,10 +208,15 @@ def read_tissue(
     if lost.any():
         raise ValueError(
             f"adata.obsm[{spatial_key!r}] has no place of {int(lost.sum())} cells "
-            f"({_named(adata.obs_names[lost])}): leave them out, adata[~adata.obs_names.isin(...)]."
+            f"({named(adata.obs_names[lost])}): leave them out, adata[~adata.obs_names.isin(...)]."
         )
-    numbers, names = _slices(adata, slice_key, slices)
-    tissue = Tissue(counts, hidden, places, numbers, np.asarray(adata.obs_names, str))
+    numbers, names = np.zeros(adata.n_obs, int), [""]
+    if slice_key is not None:
+        numbers, names = categories_of(
+            adata, slice_key, slices, argument="slice_key", noun="slice", plural="slices"
+        )
+    cells = np.asarray(adata.obs_names, str)
+    tissue = Tissue(counts, hidden, places, numbers, cells, np.zeros((len(cells), 0)))
     _check_counted(tissue, where, hidden_layer)
     return tissue, names
 
@@ -219,7 +226,7 @@ def _check_names(adata: Any) -> None:
     twice = adata.var_names[adata.var_names.duplicated()].unique()
     if len(twice):
         raise ValueError(
-            f"adata.var_names has {len(twice)} names of several genes ({_named(twice)}): call "
+            f"adata.var_names has {len(twice)} names of several genes ({named(twice)}): call "
             "adata.var_names_make_unique() before, which numbers them, or add their counts up."
         )
 
@@ -230,14 +237,14 @@ def _check_counted(tissue: Tissue, where: str, hidden_layer: str | None) -> None
     if empty.any():
         raise ValueError(
             f"{int(empty.sum())} cells of {where} have no counts at all "
-            f"({_named(tissue.names[empty])}; the first is number {np.argmax(empty)}): how much of "
+            f"({named(tissue.names[empty])}; the first is number {np.argmax(empty)}): how much of "
             "them was counted is unknown, so leave them out (scanpy.pp.filter_cells(adata, "
             "min_counts=1))."
         )
     unseen = _row_sums(tissue._observed) == 0
     if unseen.any():
         raise ValueError(
-            f"All counts of {int(unseen.sum())} cells ({_named(tissue.names[unseen])}) are hidden "
+            f"All counts of {int(unseen.sum())} cells ({named(tissue.names[unseen])}) are hidden "
             f"by adata.layers[{hidden_layer!r}], or 0: how much of them was counted is unknown. "
             "Leave these cells out, or hide fewer of their counts."
         )
@@ -304,19 +311,25 @@ def _hidden(values: Any, name: str) -> scipy.sparse.csr_matrix:
     return hidden.astype(bool)
 
 
-def _slices(adata: Any, key: str | None, known: list[str] | None) -> tuple[np.ndarray, list[str]]:
-    if key is None:
-        return np.zeros(adata.n_obs, int), [""]
+def categories_of(
+    adata: Any, key: str, known: list[str] | None, *, argument: str, noun: str, plural: str
+) -> tuple[np.ndarray, list[str]]:
+    """Return the index of each cell's category in a column [N], and the categories' names.
+
+    :param known: allowed names; None for those in the column.
+    :param argument, noun, plural: name of the argument that names the column, and of what it holds.
+    :raises ValueError: for a missing column, cells without a name, and unknown names.
+    """
     if key not in adata.obs:
         raise ValueError(
-            f"adata.obs has no column {key!r}, only {sorted(adata.obs)}: set slice_key to that "
-            "which names slices, or None for one slice."
+            f"adata.obs has no column {key!r}, only {sorted(adata.obs)}: set {argument} to that "
+            f"which names {plural}, or None for one {noun}."
         )
     nameless = adata.obs[key].isna().to_numpy()
     if nameless.any():
         raise ValueError(
-            f"adata.obs[{key!r}] names no slice of {int(nameless.sum())} cells "
-            f"({_named(adata.obs_names[nameless])}): name it, or leave them out, "
+            f"adata.obs[{key!r}] names no {noun} of {int(nameless.sum())} cells "
+            f"({named(adata.obs_names[nameless])}): name it, or leave them out, "
             f"adata[adata.obs[{key!r}].notna()]."
         )
     found = adata.obs[key].astype(str).to_numpy()
@@ -324,8 +337,8 @@ def _slices(adata: Any, key: str | None, known: list[str] | None) -> tuple[np.nd
     unknown = sorted(set(found) - set(names))
     if unknown:
         raise ValueError(
-            f"adata.obs[{key!r}] names slices that the model was not fitted to "
-            f"({_named(unknown)}); it knows {_named(names)}."
+            f"adata.obs[{key!r}] names {plural} that the model was not fitted to "
+            f"({named(unknown)}); it knows {named(names)}."
         )
     place = {name: number for number, name in enumerate(names)}
     return np.array([place[name] for name in found]), names
@@ -344,20 +357,20 @@ def groups_of(
         raise ValueError(
             f"adata.obs has no column {groupby!r}, only {sorted(adata.obs)}: set groupby to one."
         )
-    named = adata.obs[groupby].notna().to_numpy()
+    has_name = adata.obs[groupby].notna().to_numpy()
     names = adata.obs[groupby].astype(str).to_numpy()
-    known = sorted(set(names[named]))
+    known = sorted(set(names[has_name]))
     for argument, name in (("group1", group1), ("group2", group2)):
         all_others = name is None and argument == "group2"
         if str(name) not in known and not all_others:
             raise ValueError(
-                f"{argument} is {name!r}, and adata.obs[{groupby!r}] has {_named(known)}."
+                f"{argument} is {name!r}, and adata.obs[{groupby!r}] has {named(known)}."
             )
-    first = named & (names == str(group1))
-    second = named & (~first if group2 is None else names == str(group2))
+    first = has_name & (names == str(group1))
+    second = has_name & (~first if group2 is None else names == str(group2))
     if not second.any() or (first & second).any():
         raise ValueError(
             f"group1={group1!r} and group2={group2!r} must be two groups of adata.obs"
-            f"[{groupby!r}], which has {_named(known)}."
+            f"[{groupby!r}], which has {named(known)}."
         )
     return [np.flatnonzero(first), np.flatnonzero(second)]

@@ -137,6 +137,16 @@ def test_made_tissues_and_discoveries(tmp_path: pathlib.Path) -> None:
     """
     found = call(command.STUDY, tmp_path, "--dataset=made", "--model=rank_sums")["metrics"]
     assert found["power"] > 0.5 and found["false_discoveries"] < 0.15
+    # Batches change counts alone, in all layers; and what is known holds for them too.
+    plain, batches = (data.load(None, "made", seed=1, batches=b).train for b in (1, 2))
+    assert "batch" not in plain.obs and set(batches.obs["batch"]) == {"batch 0", "batch 1"}
+    np.testing.assert_array_equal(plain.obs["domain"], batches.obs["domain"])
+    np.testing.assert_array_equal(plain.var["true_lfc"], batches.var["true_lfc"])
+    logs = np.log1p(batches.X.toarray())
+    assert scores.predictability(logs, batches.obs["batch"].to_numpy()) > 0.9
+    noise = np.random.default_rng(0).normal(size=(len(logs), 3))
+    # Four standard errors of some 1170 cells.
+    assert abs(scores.predictability(noise, batches.obs["batch"].to_numpy()) - 0.5) < 0.06
     called, truth = np.array([True, True, False, False]), np.array([1.0, 0.1, -0.5, 0.0])
     scored = scores.discoveries(called, truth, 0.25)
     assert scored == {"discoveries": 2.0, "false_discoveries": 0.5, "power": 0.5}

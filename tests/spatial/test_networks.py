@@ -51,6 +51,25 @@ def test_all_channels_through_the_layer() -> None:
     assert (np.ptp((one(moved, X) - one(codes, X)).numpy(), axis=0) > 1e-3).all()
 
 
+@pytest.mark.parametrize("number", [1, 9])
+def test_a_covariate_has_one_effect_on_each_gene(number: int) -> None:
+    """Whatever codes and features are, with a prior that does not depend on how many there are."""
+    network = rate_decoder(RATES, FEATURES, SPACE, CELL, 5, num_covariates=number)
+    width = FEATURES + number
+    inside = decoders.KerasDecoder(network, decoders.fan_in_prior())
+    one = decoders.ConditionalDecoder(inside, lambda X: X[..., :width], width)
+    (weights,) = [w for w in inside.weights if w.shape == (number, len(RATES))]
+    rng = np.random.default_rng(0)
+    weights.assign(rng.normal(size=weights.shape))
+    np.testing.assert_allclose(weights.prior.stddev() * number**0.5, 1.0, rtol=1e-6)
+    codes, X = rng.normal(size=(6, SPACE + CELL)), rng.normal(size=(6, width))
+    moved = X.copy()
+    moved[:, -1] += 1.0
+    difference = one(codes, moved) - one(codes, X)
+    expected = np.broadcast_to(number**0.5 * weights.numpy()[-1], difference.shape)
+    np.testing.assert_allclose(difference, expected, rtol=1e-4, atol=1e-5)  # float32
+
+
 def test_rates_start_at_the_genes_own() -> None:
     """With codes at zero, and but for small weights of the features."""
     found = decoder(5)(np.zeros((1, SPACE + CELL)), np.zeros((1, FEATURES)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy import stats
 
 from gpflow_bae.posteriors import Posterior
 from gpflow_bae.spatial import SpatialBAE, SpatialPlan
+from gpflow_bae.spatial.written import warn_of_empty_channels
 from tests.spatial.tissues import Made, made
 
 QUICK: dict[str, Any] = {"num_spatial": 2, "num_cell": 2, "progress": False}
@@ -211,3 +213,13 @@ def test_an_error_leaves_the_data_as_they_were() -> None:
     with pytest.raises(ValueError, match="no place of 1 cells"):
         SpatialBAE(**QUICK).fit(adata)
     assert (set(adata.obsm), set(adata.layers), set(adata.uns)) == before
+
+
+def test_empty_channels_are_said() -> None:
+    with pytest.warns(
+        UserWarning, match=r"1 of 2 channels of space and 1 of 3 of cells .*\[1, 4\]"
+    ):
+        warn_of_empty_channels(np.array([0.8, 0.04, 0.5, 0.3, 0.0]), 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_empty_channels(np.array([0.8, 0.11]), 1)
