@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from ..core.arguments import as_numbers, spread, varies, warn_caller
+from ..core.arguments import as_numbers, warn_caller
+from ..core.scales import spread, varies
 from .tissue import Tissue, categories_of, named
 
 __all__ = ["AVERAGE", "Covariates", "inputs_of", "reference_inputs", "warn_of_confounding"]
