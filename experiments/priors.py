@@ -154,7 +154,7 @@ def build_model(plan: Plan, X: np.ndarray) -> Any:
         return keras.Sequential([keras.Input((inputs,)), dense(_WIDTH, "tanh"), dense(outputs)])
 
     kernel = gpflow.kernels.Matern32(lengthscales=2.0 * plan.lengthscale)
-    decoder = decoders.KerasDecoder(network(L, P))
+    decoder = decoders.KerasDecoder(network(L, P), decoders.normal_prior())
     encoder = encoders.GaussianEncoder(network(P, 2 * L))
     likelihood = likelihoods.Gaussian(0.5)
     if plan.model == "svgp_vae":

@@ -116,7 +116,7 @@ def draw_videos(seed: tf.Tensor, number: int) -> tf.Tensor:
 def build_model(plan: Plan) -> Any:
     """Return the model of a plan at its initial values, with a kernel for each coordinate."""
     common: dict[str, Any] = {
-        "decoder": decoders.KerasDecoder(network(_CHANNELS, _SIDE**2)),
+        "decoder": decoders.KerasDecoder(network(_CHANNELS, _SIDE**2), decoders.normal_prior()),
         "encoder": encoders.GaussianEncoder(network(_SIDE**2, 2 * _CHANNELS)),
         "likelihood": likelihoods.Bernoulli(),
         "latent_dim": _CHANNELS,

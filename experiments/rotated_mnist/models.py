@@ -138,7 +138,7 @@ def build_model(plan: Plan, data: RotatedMNIST) -> Any:
     likelihood = likelihoods.Gaussian(plan.noise_variance)
     if plan.model == "cvae":
         return models.CVAE(
-            conv_decoder(L, num_features=2),
+            decoders.KerasDecoder(conv_decoder(L, num_features=2), decoders.normal_prior()),
             gaussian_encoder(plan, 2),
             likelihood,
             L,

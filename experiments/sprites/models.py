@@ -151,7 +151,7 @@ def build_model(plan: Plan, data: Task, network: Any = None) -> Any:
     if plan.model == "cvae":
         number = data.num_poses
         return models.CVAE(
-            _decoder_network(plan, L + number, P),
+            decoders.KerasDecoder(_decoder_network(plan, L + number, P), decoders.normal_prior()),
             gaussian_encoder(plan, P, number),
             likelihood,
             L,

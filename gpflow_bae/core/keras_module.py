@@ -19,7 +19,13 @@ from gpflow.base import Parameter, TensorType
 
 from .arguments import kind_of
 
-__all__ = ["KerasModule", "WeightPrior", "check_keras_model", "inner_layers"]
+__all__ = [
+    "KerasModule",
+    "WeightPrior",
+    "check_keras_model",
+    "inner_layers",
+    "layers_with_weights",
+]
 
 # A function of the shape of a weight tensor that returns its prior in float32, broadcast over the
 # tensor; or a list of such functions, one for each layer with weights.
@@ -161,9 +167,9 @@ def _reseeded(initializer: Any, seed: list[int]) -> Any | None:
     return type(initializer).from_config(config)
 
 
-def _layers_with_weights(layer: keras.Layer) -> Iterator[keras.Layer]:
+def layers_with_weights(layer: keras.Layer) -> Iterator[keras.Layer]:
     """Yield the innermost layers with trainable weights, in order."""
-    inner = [found for part in getattr(layer, "layers", ()) for found in _layers_with_weights(part)]
+    inner = [found for part in getattr(layer, "layers", ()) for found in layers_with_weights(part)]
     if inner:
         yield from inner
     elif layer.trainable_variables:
@@ -183,7 +189,7 @@ def _priors(model: keras.Model, prior: WeightPrior | None, argument: str) -> lis
             "gpflow_bae.decoders.fan_in_prior(1.0) makes, or a list of them, one for each layer; "
             f"got {prior!r}."
         )
-    layers = list(_layers_with_weights(model))
+    layers = list(layers_with_weights(model))
     if len(prior) != len(layers):
         raise ValueError(
             f"weight_prior of {argument} is a list of {len(prior)}, and the network has "

@@ -40,8 +40,8 @@ class ConditionalDecoder(gpflow.Module):
         size_column: int | None = None,
     ):
         """
-        :param decoder: Keras model ``[rows, L + condition_dim] -> [rows, P]``, codes first (weights
-            get N(0, 1) priors), or a :class:`KerasDecoder` with other priors.
+        :param decoder: Keras model ``[rows, L + condition_dim] -> [rows, P]``, codes first, or a
+            :class:`KerasDecoder` with other priors than its default.
         :param condition: function from inputs ``X [..., N, D]`` to features
             ``[..., N, condition_dim]``.
         :param condition_dim: number of features; 0 for none.

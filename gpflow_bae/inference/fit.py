@@ -21,6 +21,7 @@ from ..models import (
 )
 from ..posteriors import CoregionalisationPosterior, Posterior, TemperedPosterior
 from .checks.fit_check import warn_of_useless_fit
+from .checks.inducing_check import warn_of_inducing
 from .optimise.coregionalisation_fit import fit_coregionalisation
 from .runs.checkpoints import run_directory, stopwatch
 from .sampling import sample_amortized
@@ -66,8 +67,9 @@ def fit(
     :raises TypeError: for another kind of model.
     :raises ValueError: for data that do not fit the model, and for a ``strategy`` with a model
         that is not sampled by :func:`sample_amortized`.
-    :warns UserWarning: if the fit explains less than a tenth of the variance of the data; for the
-        warnings about chains see :func:`sample_amortized`.
+    :warns UserWarning: if the fit explains less than a tenth of the variance of the data, or the
+        inducing points less than 95 % of the prior variance of the codes; for the warnings about
+        chains see :func:`sample_amortized`.
     """
     options: dict[str, Any] = {"seed": seed, "progress": progress}
     if isinstance(data, StreamedObservations) and not isinstance(model, VariationalAutoencoder):
@@ -128,4 +130,5 @@ def _posterior_of(
         warm_start_losses=losses,
     )
     warn_of_useless_fit(posterior)
+    warn_of_inducing(posterior)
     return posterior

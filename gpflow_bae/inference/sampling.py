@@ -19,6 +19,7 @@ from ..posteriors import Bank, Posterior, TemperedPosterior
 from .chains import chain_seeds, stack_chains
 from .checks.drift_check import warn_of_drift
 from .checks.fit_check import warn_of_useless_fit
+from .checks.inducing_check import warn_of_inducing
 from .checks.input_check import warn_of_inputs
 from .checks.temperature_check import warn_of_temperature
 from .engines.amortized import AmortizedSampling
@@ -133,9 +134,9 @@ def sample_amortized(
     :raises RuntimeError: if another worker of the strategy ends before this one.
     :raises FloatingPointError: if a chain diverges; the message names the non-finite quantities.
     :warns UserWarning: if the samples explain less than a tenth of the variance of the data, a
-        chain broke (its log likelihood fell by half a nat per cell within a round), a block of
-        parameters is more than a tenth off its temperature, or the log likelihood still rose or
-        fell after burn-in.
+        chain broke (its log likelihood fell by half a nat per cell within a round), inducing points
+        explain less than 95 % of the prior variance of the codes, a block of parameters is more
+        than a tenth off its temperature, or the log likelihood still rose or fell after burn-in.
     """
     if isinstance(settings, str):
         settings, of_preset = amortized_preset(settings)
@@ -211,6 +212,7 @@ def sample_amortized(
     posterior = _posterior(algorithm, found, record, seconds, losses)
     if isinstance(posterior, Posterior):
         warn_of_useless_fit(posterior)
+        warn_of_inducing(posterior)
     warn_of_temperature(posterior)
     warn_of_drift(posterior, settings.burnin_rounds)
     warn_of_inputs(posterior)

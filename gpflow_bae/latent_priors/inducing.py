@@ -142,6 +142,16 @@ class InducingLatentPrior(KernelLatentPrior):
         # Rounding can make a variance of zero (X on Z) slightly negative.
         return features, tf.maximum(left, tf.zeros_like(left))
 
+    @check_shapes("X: [batch..., N, D]", "return: [batch..., C]")
+    def unexplained_share(self, X: TensorType) -> tf.Tensor:
+        """Return the share of each kernel's variance that the inducing outputs leave, over inputs.
+
+        It is the mean of (k(x, x) - q(x, x)) / k(x, x), from 0, if inducing points determine the
+        process at the inputs, to 1, if they say nothing of it.
+        """
+        _, left = self._features(X)
+        return tf.reduce_mean(left / self._variances(X), -1)
+
     def _inducing_covariance(self, kernel: gpflow.kernels.Kernel, X: TensorType) -> tf.Tensor:
         """Return k(Z, X) [M, xbatch..., N]."""
         of_points = functools.partial(covariances.Kuf, self.inducing_variable, kernel)

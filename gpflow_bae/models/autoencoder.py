@@ -43,7 +43,7 @@ AutoencoderT = TypeVar("AutoencoderT", bound="Autoencoder")
 
 
 def as_decoder(decoder: Network) -> Any:
-    """Wrap a Keras model in a decoder with N(0, 1) weights; return a decoder unchanged."""
+    """Wrap a Keras model in a decoder with default priors; return a decoder unchanged."""
     if not isinstance(decoder, gpflow.Module):
         return KerasDecoder(decoder)
     if not hasattr(decoder, "latent_dim") or not hasattr(decoder, "output_dim"):
@@ -105,8 +105,8 @@ class Autoencoder(gpflow.Module):
         guide: Guide,
     ):
         """
-        :param decoder: built Keras model ``[rows, L] -> [rows, P]`` (weights get N(0, 1) priors),
-            or a :class:`~gpflow_bae.decoders.KerasDecoder` with priors of your own.
+        :param decoder: built Keras model ``[rows, L] -> [rows, P]``, whose weights get the default
+            priors of :class:`~gpflow_bae.decoders.KerasDecoder`, or one with priors of your own.
         :param likelihood: one of :mod:`gpflow_bae.likelihoods`, or a scalar GPflow likelihood.
         :param guide: how codes are inferred, one of :mod:`gpflow_bae.guides`.
         :raises ValueError: if guide, decoder and prior disagree about the number of channels.

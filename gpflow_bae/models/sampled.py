@@ -41,8 +41,8 @@ class SGPBAE(BayesianAutoencoder):
             without a prior get the paper's log-normal ones in a copy, :attr:`kernel`; yours is
             unchanged.
         :param inducing_variable: inducing inputs [M, D] or GPflow ``InducingPoints``.
-        :param decoder: built Keras model ``[rows, L] -> [rows, P]`` (weights get N(0, 1) priors),
-            or a :class:`~gpflow_bae.decoders.KerasDecoder` with priors of your own.
+        :param decoder: built Keras model ``[rows, L] -> [rows, P]``, whose weights get the default
+            priors of :class:`~gpflow_bae.decoders.KerasDecoder`, or one with priors of your own.
         :param encoder: built Keras model ``[rows, 2 P] -> [rows, L]``, observations and noise
             concatenated, or one of :mod:`gpflow_bae.encoders`.
         :param likelihood: one of :mod:`gpflow_bae.likelihoods`, or a scalar GPflow likelihood. Its

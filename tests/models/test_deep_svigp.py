@@ -206,16 +206,19 @@ def test_what_no_deep_svigp_starts_from() -> None:
 def test_the_training_loss_is_the_bound_less_the_log_prior() -> None:
     """Of weights in float32 and hyperparameters in float64, without which GPflow's own sum fails.
 
-    The log prior in closed form: N(0, 1) of each weight, and of the noise variance v a LogNormal,
+    The log prior in closed form: N(0, 9 / L) of weights and N(0, 9) of biases of the hidden layer,
+    N(0, 1) of those of the last, and of the noise variance v a LogNormal,
     with the Jacobian of its transform.
     """
     X, Y = _data(3)
     likelihood = Gaussian(NOISE)
     model = DeepSVIGP(gpflow.kernels.SquaredExponential(), Z, _tanh(), likelihood, L, N)
-    weights = np.concatenate([np.ravel(w) for w in model.decoder.weights])
+    scales = [3.0 / np.sqrt(L), 3.0, 1.0, 1.0]
     noise = likelihood.variance
     raw = noise.unconstrained_variable
-    expected = stats.norm.logpdf(weights).sum() + stats.lognorm(1.0, scale=NOISE).logpdf(NOISE)
+    expected = stats.lognorm(1.0, scale=NOISE).logpdf(NOISE)
+    for weight, scale in zip(model.decoder.weights, scales, strict=True):
+        expected += stats.norm.logpdf(weight.numpy(), scale=scale).sum()
     expected += float(noise.transform.forward_log_det_jacobian(tf.identity(raw), event_ndims=0))
     np.testing.assert_allclose(model.log_prior_density(), expected, rtol=1e-6)
     loss = model.training_loss((X, Y))

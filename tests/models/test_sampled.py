@@ -57,7 +57,7 @@ def test_arguments_reach_the_prior() -> None:
 
 
 def test_keras_models_are_wrapped_and_modules_are_kept() -> None:
-    """N(0, 1) weights and a stochastic encoder by default; what the user composed stays."""
+    """N(0, 1) weights of a linear decoder, a stochastic encoder; what the user composed stays."""
     model = BAE(**_networks())
     assert isinstance(model.encoder, StochasticEncoder) and model.encoder.noise_dim == P
     for weight in model.decoder.weights:
