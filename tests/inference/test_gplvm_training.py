@@ -246,7 +246,7 @@ def test_triplets_that_cannot_be_are_refused() -> None:
     )
     with pytest.raises(ValueError, match="an encoder network wants complete rows"):
         inference.fit_variational(model, good)
-    model, Y = fitted(0)
+    model, Y = fitted(0, num_steps=200)
     with pytest.raises(ValueError, match="The model has output_dim = 8, the table 2 columns"):
         inference.fit_variational(model, good)
     with pytest.raises(ValueError, match=r"no observation in row\(s\) \[1\]"):
