@@ -18,7 +18,7 @@ from ...core.arguments import warn_caller
 from ...core.files import digest
 from ...core.keras_module import KerasModule, inner_layers
 
-__all__ = ["check_parts", "parts_of", "warn_of_unknown_parts"]
+__all__ = ["call_text", "check_parts", "parts_of", "warn_of_unknown_parts"]
 
 _DIGITS = 9  # significant digits that are compared; later ones may differ between machines
 _FEW = 8  # arrays up to this size are stored as text, larger ones as a digest
@@ -174,22 +174,28 @@ def _plain_text(value: Any, names: Mapping[str, str]) -> str:
     return json.dumps(plain(value), sort_keys=True)
 
 
-def _transform(transform: Any) -> str:
-    """Describe a bijector by its class and arguments."""
-    if transform is None:
-        return "no transform"
+def call_text(value: Any) -> str:
+    """Describe a distribution or a bijector of TFP by its class and arguments."""
+    kinds = (tfp.bijectors.Bijector, tfp.distributions.Distribution)
 
     def text(value: Any) -> str:
-        if isinstance(value, tfp.bijectors.Bijector):
-            return _transform(value)
+        if isinstance(value, kinds):
+            return call_text(value)
         if isinstance(value, list | tuple):
             return f"[{', '.join(map(text, value))}]"
         return _text(value)
 
-    ignored = ("name", "parameters", "validate_args", "validate_event_size")
-    given = transform.parameters.items()
+    ignored = (
+        *("name", "parameters", "validate_args", "validate_event_size", "allow_nan_stats"),
+        "experimental_use_kahan_sum",
+    )
+    given = value.parameters.items()
     arguments = [f"{k}={text(v)}" for k, v in given if k not in ignored and v is not None]
-    return f"{type(transform).__name__}({', '.join(arguments)})"
+    return f"{type(value).__name__}({', '.join(arguments)})"
+
+
+def _transform(transform: Any) -> str:
+    return "no transform" if transform is None else call_text(transform)
 
 
 def _text(value: Any) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import encoders, inference, likelihoods, models
+from gpflow_bae import decoders, encoders, inference, likelihoods, models
 from gpflow_bae.core import files
 from gpflow_bae.data import Observations, SparseTable, prepare_data
 from gpflow_bae.inference.runs.checkpoints import RunDirectory, run_directory
@@ -34,11 +34,13 @@ def model(
     kernel: Callable[[], Any] = gpflow.kernels.Matern32,
     activation: str = "tanh",
     fixed: float | None = None,
+    prior: Any = None,
 ) -> models.SGPVAE:
     encoder, likelihood = encoders.FreeFormEncoder(1, N, 2), likelihoods.Gaussian(fixed or 0.3)
     decoder = network(2, P)
     decoder.layers[0].activation = keras.activations.get(activation)
-    found = models.SGPVAE(kernel(), X[::3], decoder, encoder, likelihood, 2)
+    weighted = decoders.KerasDecoder(decoder, prior)
+    found = models.SGPVAE(kernel(), X[::3], weighted, encoder, likelihood, 2)
     gpflow.set_trainable(found.likelihood, fixed is None)
     return found
 
@@ -101,6 +103,10 @@ OTHER_MODELS: dict[str, tuple[dict[str, Any], str]] = {
         r"_active_dims: 'slice\(None, None, None\)' there, '\[0\]' now",
     ),
     "another activation": ({"activation": "relu"}, "tanh.* there, .*relu.* now"),
+    "another prior": (
+        {"prior": decoders.normal_prior(2.0)},
+        r"priors..decoder.*scale=3.0.* there, .*scale=2.0.* now",
+    ),
     "a fixed value": ({"fixed": 0.5}, "variance: .*a parameter.* there, .*0.5.* now"),
 }
 
