@@ -93,7 +93,8 @@ BUILD
 run_bazel() {
     local command="$1"
     shift
-    bazel "${command}" \
+    # Its server may be slow to start beside other work; the default is two minutes.
+    bazel --local_startup_timeout_secs=900 "${command}" \
         --override_repository="rules_java=${DEBIAN}/rules/java" \
         --override_repository="rules_proto=${DEBIAN}/rules/proto" \
         --override_repository="bazel_skylib=${DEBIAN}/tools/skylib" \
