@@ -23,7 +23,9 @@ from .warm_start import WarmStart
 __all__ = ["default_start"]
 
 _EXACT_POINTS = 200  # most points of a task fitted under the exact GP: N^3 is still cheap
-_POINTS_PER_STEP = 1024
+_POINTS_PER_STEP = 384
+_TASKS_PER_STEP = 8  # unless these have more than a thousand points
+_MOST_POINTS = 1024
 NUM_STEPS = 2000
 _DISTILLATION = EncoderSettings(num_steps=1000, batch_size=256)
 
@@ -37,8 +39,9 @@ def default_start(
     same layer widths. Adam takes 2000 steps, with a smaller learning rate for wider networks. A
     sparse GP of short tasks is fitted as the exact one, which straightens the latent chart; one
     with sampled inducing outputs, or the last layer of a deep one, as a
-    :class:`~gpflow_bae.latent_priors.TitsiasGP`. Minibatches hold about a thousand points; those
-    under a :class:`~gpflow_bae.latent_priors.NearestNeighbourGP` have mean-field codes.
+    :class:`~gpflow_bae.latent_priors.TitsiasGP`. Minibatches hold about four hundred points, or
+    eight tasks of up to 128 points; those under a
+    :class:`~gpflow_bae.latent_priors.NearestNeighbourGP` have mean-field codes.
     """
     variational = isinstance(model, VariationalAutoencoder)
     encoder = model.encoder if variational else _gaussian_encoder(model, data.num_outputs)
@@ -77,11 +80,12 @@ def _learning_rate(*networks: Any) -> float:
 
 
 def _batch_size(model: Any, data: Observations) -> int | None:
-    """Return the number of items with about a thousand points; None for all items."""
+    """Return the number of items of a step, points or tasks; None for all items."""
     if data.axis == 1 and not model.splits_over_points:
         return None
     points_per_item = 1 if data.axis == 1 else int(data.Y.shape[1])
-    size = max(1, _POINTS_PER_STEP // points_per_item)
+    few = min(_TASKS_PER_STEP, _MOST_POINTS // points_per_item)
+    size = max(1, _POINTS_PER_STEP // points_per_item, few)
     return None if size >= data.num_items else size
 
 

@@ -97,9 +97,9 @@ def test_a_script_that_seeds_keras_has_its_own_networks() -> None:
     ("num_tasks", "num_points", "options", "prior", "batch_size"),
     [
         (3, 40, {}, latent_priors.GP, None),
-        (40, 100, {}, latent_priors.GP, 10),
+        (40, 100, {}, latent_priors.GP, 8),
         (1, 300, {}, type(None), None),
-        (1, 3000, {"inducing_outputs": "sampled"}, latent_priors.TitsiasGP, 1024),
+        (1, 3000, {"inducing_outputs": "sampled"}, latent_priors.TitsiasGP, 384),
     ],
 )
 def test_the_start_suits_the_prior_and_the_size(
