@@ -273,7 +273,7 @@ def test_a_large_default_start_takes_minibatches() -> None:
     X, Y = field(1100)
     large = model_of(X)
     start = inference.default_start(large, prepare_data(large, (X, Y)))
-    assert start.settings.batch_size == 1024
+    assert start.settings.batch_size == 384
 
 
 @pytest.mark.parametrize("size", [B, None])
