@@ -37,16 +37,20 @@ _NAMES = {"italy_air": "ItalyAir", "ett_h1": "ETT_h1"}
 def draw(runs: list[dict[str, Any]]) -> dict[str, Figure]:
     """Draw the errors of the imputer, of straight lines, and of the best published method."""
     errors = {(run["model"], run["variant"]): run["metrics"].get("mae") for run in runs}
+    sets = ("", " masks 2025", " masks 2026")  # of hidden cells
     figure = Figure(figsize=(7.0, 3.4), layout="constrained")
     axes = figure.subplots()
     series = {
-        "straight lines": ("o", "0.6", [errors["linear_interpolation", w] for w in PUBLISHED]),
-        "best published": ("s", "tab:orange", list(PUBLISHED.values())),
-        "imputer": ("D", "tab:blue", [errors["imputer", w] for w in PUBLISHED]),
+        "straight lines": ("o", "0.6", "linear_interpolation"),
+        "best published": ("s", "tab:orange", None),
+        "imputer": ("D", "tab:blue", "imputer"),
     }
     places = range(len(PUBLISHED))[::-1]
-    for label, (marker, colour, values) in series.items():
-        axes.plot(values, places, marker, color=colour, label=label)
+    for label, (marker, colour, model) in series.items():
+        for number, masks in enumerate(sets if model else sets[:1]):
+            values = [errors[model, w + masks] if model else PUBLISHED[w] for w in PUBLISHED]
+            named = label if number == 0 else None
+            axes.plot(values, places, marker, color=colour, label=named, markersize=5, alpha=0.8)
     words = [window.split(" ") for window in PUBLISHED]
     axes.set_yticks(places, [f"{_NAMES[name]}, {_HIDDEN[pattern]}" for name, pattern in words])
     axes.set_xlabel("mean absolute error of hidden cells, in standard deviations")
