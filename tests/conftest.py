@@ -2,12 +2,9 @@
 
 import contextlib
 import ctypes
-import functools
 import gc
 import os
 import pathlib
-import sys
-import typing
 
 # Before TensorFlow and matplotlib are imported: they read these once.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -33,10 +30,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
     import gpflow_bae.posteriors  # noqa: F401
 
-    # Before 3.12 Python lists the members of a protocol at every isinstance, and TensorFlow asks
-    # for several in each operation: a seventh of the time that it takes to build a model.
-    if sys.version_info < (3, 12):
-        typing._get_protocol_attrs = functools.cache(typing._get_protocol_attrs)
     # Fixed, so that timings and summation orders do not depend on the machine's number of cores.
     tf.config.threading.set_intra_op_parallelism_threads(2)
     set_enable_check_shapes(ShapeCheckingState.ENABLED)

@@ -14,14 +14,19 @@ from ..core.files import as_path, digest
 from ..data.memory import check_bytes
 from ..posteriors import Posterior
 from .covariates import AVERAGE, Covariates, inputs_of, warn_of_confounding
-from .expression import between_groups, over_space, some_rows
+from .expression import (
+    between_groups,
+    over_space,
+    some_rows,
+    table_of_groups,
+    table_of_space,
+)
 from .fitted import Fitted, check_same_data
 from .fitted_cells import FittedCells
 from .fitting import fitted_posterior
 from .mapping import codes_of_slices, warn_of_sizes, with_genes_of_fit
 from .plans import SMALL_TISSUE, Outline, SpatialPlan, build_model
 from .predictions import DRAWS, SpatialPrediction, check_level, count_draws, counts_at
-from .tables import table_of_groups, table_of_space
 from .tissue import Coordinates, groups_of
 from .written import KEY, denoised_counts, warn_of_empty_channels, written_of
 

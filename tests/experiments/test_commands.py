@@ -29,7 +29,7 @@ OTHERS = {
     "report": {"collect", "experiment"},
     "rotated_mnist_bias": {"data_dir", "epochs"},
     "rotated_mnist_figures": {"runs", "out_dir"},
-    "tsi_bench_figures": {"results_dir"},
+    "imputation.benchmark_figures": {"results_dir"},
 }
 
 
@@ -61,7 +61,7 @@ def test_the_list_is_that_of_the_pages() -> None:
 
 @pytest.mark.parametrize("name", sorted(STUDIES | set(OTHERS)))
 def test_commands_are_modules_that_can_be_run(name: str) -> None:
-    path = FOLDER / f"{name}.py"
+    path = FOLDER / f"{name.replace('.', '/')}.py"
     path = path if path.exists() else FOLDER / name / "__main__.py"
     assert 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
     if name in OTHERS:

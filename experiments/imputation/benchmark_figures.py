@@ -1,6 +1,6 @@
 """Draw the figure of the page of the imputer's benchmarks from its collected runs.
 
-python -m experiments.tsi_bench_figures
+python -m experiments.imputation.benchmark_figures
 """
 
 from __future__ import annotations
