@@ -20,6 +20,10 @@ SCHEDULE = {
     "burnin": (flags.DEFINE_integer, "SG-MCMC steps before the first sample."),
     "num_samples": (flags.DEFINE_integer, "Posterior samples to keep."),
     "thinning": (flags.DEFINE_integer, "SG-MCMC steps between samples."),
+    "codes": (
+        flags.DEFINE_string,
+        "Codes at the start of a round: carried, or drawn by the encoder (Algorithm 1).",
+    ),
     "encoder_loss": (flags.DEFINE_string, "energy, nll or mse (the paper's)."),
 }
 SAMPLER = {

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from check_shapes import check_shapes
 from matplotlib.figure import Figure
 
 from experiments.common import pages
@@ -164,7 +165,8 @@ def draw_runs(runs: list[dict]) -> dict[str, Figure]:
     figures = {}
     for preset in ("quick", "paper"):
         of_preset = [r for r in runs if r["preset"] == preset]
-        groups = {m: _seeds([r for r in of_preset if r["model"] == m]) for m in MODELS}
+        plain = [r for r in of_preset if _is_plain(r)]
+        groups = {m: _seeds([r for r in plain if r["model"] == m]) for m in MODELS}
         first = {m: group[0] for m, group in groups.items() if group}
         found: dict[str, Figure] = {}
         if predicted := {m: r["arrays"] for m, r in first.items() if "mean" in r["arrays"]}:
@@ -175,17 +177,21 @@ def draw_runs(runs: list[dict]) -> dict[str, Figure]:
             found["mse_against_seconds"] = _plot_against_seconds(curves)
         if curves.get("sgp_bae", {}).get("mse_per_sample"):
             found["mse_per_sample"] = _plot_per_sample(curves["sgp_bae"])
-        if len(groups["sgp_bae"]) > 1:
-            found["rhat"] = plot_rhat(groups["sgp_bae"])
+        chains = _seeds([r for r in of_preset if r["model"] == "sgp_bae"])
+        if len(chains) > 1:
+            found |= {"rhat": plot_rhat(chains), "traces": plot_traces(chains)}
         figures |= {f"{name}_{preset}": figure for name, figure in found.items()}
     return figures
+
+
+def _is_plain(run: dict) -> bool:
+    return not run.get("variant") or run["variant"].startswith("first ")
 
 
 def _seeds(runs: list[dict]) -> list[dict]:
     """Return one run for each seed, with the settings that most runs have."""
     groups: dict[str, dict[int, dict]] = collections.defaultdict(dict)
-    plain = [r for r in runs if not r.get("variant") or r["variant"].startswith("first ")]
-    for run in sorted(plain, key=lambda r: not r.get("complete", True)):
+    for run in sorted(runs, key=lambda r: not r.get("complete", True)):
         groups[_key(run)].setdefault(run["seed"], run)
     best = max(groups.values(), key=len, default={})
     return [best[seed] for seed in sorted(best)]
@@ -235,11 +241,8 @@ def plot_rhat(runs: list[dict]) -> Figure:
 
     :raises ValueError: if settings or presets of the runs differ, or two have the same seed.
     """
-    if len({_key(r) for r in runs}) != 1 or len({r["seed"] for r in runs}) < len(runs):
-        raise ValueError("R-hat needs runs of the same settings, with a seed each; these differ.")
-    samples = [np.asarray(r["arrays"]["prediction_samples"], np.float32) for r in runs]
-    number = min(map(len, samples))
-    chains = np.stack([s[:number].reshape(number, -1) for s in samples])
+    chains = _chains(runs)
+    chains = chains.reshape(*chains.shape[:2], -1)
     chains = chains[..., np.ptp(chains, axis=(0, 1)) > 0]  # pixels that vary
     values = diagnostics.rank_normalised_rhat(chains)
     values = values[np.isfinite(values)]
@@ -252,8 +255,44 @@ def plot_rhat(runs: list[dict]) -> Figure:
         score = float(np.quantile(values, level))
         label = f"{words} {score:.3f}"
         axis.axvline(min(score, top), color=plotting.VERMILION, ls=style, label=label)
-    axis.legend(frameon=False, title=f"{len(runs)} chains of {number} samples")
+    axis.legend(frameon=False, title=f"{len(runs)} chains of {chains.shape[1]} samples")
     return figure
+
+
+def plot_traces(runs: list[dict]) -> Figure:
+    """Draw traces of a predicted pixel of four test images (Tran et al. 2023, figure 9).
+
+    The pixel of an image is the one whose prediction is nearest to grey on average over all
+    samples of all chains, because most others are white or black in every sample.
+
+    :param runs: chains, which are runs with different seeds.
+    :raises ValueError: if settings or presets of the runs differ, or two have the same seed.
+    """
+    chains = _chains(runs)
+    images = np.linspace(0, chains.shape[2] - 1, 4).astype(int)
+    figure = Figure(figsize=(8.4, 4.6), layout="constrained")
+    axes = figure.subplots(2, 2, sharex=True).ravel()
+    for axis, image in zip(axes, images, strict=True):
+        pixel = int(np.argmin(np.abs(chains[:, :, image].mean(axis=(0, 1)) - 0.5)))
+        for run, chain in zip(runs, chains, strict=True):
+            axis.plot(chain[:, image, pixel], lw=0.8, label=f"seed {run['seed']}")
+        axis.set(title=f"image {image}, pixel {pixel}", ylabel="grey value")
+    for axis in axes[2:]:
+        axis.set_xlabel("posterior sample, in the order of the chain")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
+    return figure
+
+
+@check_shapes("return: [C, S, N, P]")
+def _chains(runs: list[dict]) -> np.ndarray:
+    """Return predicted images of the samples of several runs, as many for each."""
+    if len({_key(r) for r in runs}) != 1 or len({r["seed"] for r in runs}) < len(runs):
+        raise ValueError(
+            "Chains are compared for runs of the same settings with a seed each; these differ."
+        )
+    samples = [np.asarray(r["arrays"]["prediction_samples"], np.float32) for r in runs]
+    number = min(map(len, samples))
+    return np.stack([s[:number] for s in samples])
 
 
 def main() -> None:

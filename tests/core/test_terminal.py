@@ -31,8 +31,8 @@ rng = np.random.default_rng(0)
 X = np.linspace(0.0, 10.0, 20)[:, None]
 Y = np.sin(X) @ rng.normal(size=(1, 4)) + 0.1 * rng.normal(size=(20, 4))
 model = gpflow_bae.models.SGPBAE(
-    gpflow.kernels.SquaredExponential(),
-    X[::5],
+    gpflow.kernels.SquaredExponential(lengthscales=2.0),
+    X[::2],
     decoder=keras.Sequential([keras.Input((2,)), keras.layers.Dense(4)]),
     encoder=keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)]),
     likelihood=gpflow_bae.likelihoods.Gaussian(0.1),

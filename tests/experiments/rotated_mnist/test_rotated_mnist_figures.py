@@ -67,6 +67,7 @@ def test_figures_of_many_runs() -> None:
         "mse_against_seconds_quick",
         "mse_per_sample_quick",
         "rhat_quick",
+        "traces_quick",
     }
     assert figures.draw_runs([]) == {}
 
@@ -86,6 +87,21 @@ def test_rhat_is_drawn_of_pixels_that_vary() -> None:
     (axis,) = figures.plot_rhat(runs).axes
     counted = sum(patch.get_height() for patch in axis.patches)
     assert counted == N * (PIXELS - 1)
+
+
+def test_traces_are_of_the_greyest_pixel_in_the_order_of_the_chain() -> None:
+    runs = [_run(seed=seed) for seed in range(4)]
+    for run in runs:
+        samples = run["arrays"]["prediction_samples"]
+        samples[:] = samples > 0.5
+        samples[:, 0, 7] = 0.5 + 0.01 * np.arange(SAMPLES)
+    figure = figures.plot_traces(runs)
+    assert len(figure.axes) == 4
+    first = figure.axes[0]
+    assert first.get_title() == "image 0, pixel 7" and len(first.lines) == 4
+    np.testing.assert_allclose(
+        first.lines[2].get_ydata(), 0.5 + 0.01 * np.arange(SAMPLES), atol=1e-3
+    )
 
 
 def _data() -> RotatedMNIST:
