@@ -20,7 +20,7 @@ NUMPY2_STAMP := $(NUMPY2_VENV)/.installed
 export TF_CPP_MIN_LOG_LEVEL := 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-docs demo test test-all docs test-min test-numpy2 test-matrix lint format release bazel clean
+.PHONY: help install install-docs demo test test-all docs test-min test-numpy2 test-matrix lint format release bazel gpu-check clean
 
 help: ## Show this list.
 	@grep -E '^[a-z0-9-]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
@@ -98,6 +98,9 @@ release: $(STAMP) ## Build wheel and source distribution, and try each in an emp
 
 bazel: $(STAMP) ## Build everything and run the fast tests with Bazel, offline.
 	PYTHON=$(abspath $(PY)) tools/bazel.sh
+
+gpu-check: $(STAMP) ## Compare rounds on a GPU with the CPU's, and time them (DATA=folder adds rotated MNIST).
+	$(PY) -m benchmarks.gpu_check $(if $(DATA),--data_dir=$(DATA)) --out=gpu_check.json
 
 clean: ## Remove the environment, the demo's results and every cache.
 	rm -rf $(VENV) $(MIN_VENV) $(NUMPY2_VENV) $(DEMO_DIR) dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
