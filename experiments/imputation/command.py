@@ -205,6 +205,7 @@ def runs(name: str) -> Iterator[driver.Run]:
             "" if planned is None else planned.net,
             _layers(planned) if FLAGS.model == "dsgp_bae" else "",
             "sghmc" if FLAGS.sampler == "sghmc" else "",
+            "codes drawn" if FLAGS.codes == "encoder" else "",
             "" if number == 1 else f"best {keep} of {number}",
             # The fold is in the command, and belongs to the seed's column.
             "" if validation is None else f"validation, blocks of {FLAGS.validation_block}",
