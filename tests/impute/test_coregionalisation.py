@@ -54,7 +54,7 @@ def test_filled_gaps_are_better_than_lines_and_their_intervals_hold(
     hidden = table.test_mask
     assert np.isnan(mean[~hidden]).all()
     missed = (mean - table.truth)[hidden]
-    from gpflow_bae.impute.baselines import linear_interpolation
+    from experiments.baselines import linear_interpolation
 
     lines, _ = linear_interpolation.fit_predict(table)
     assert np.sqrt(np.mean(missed**2)) < 0.8 * np.sqrt(np.mean((lines - table.truth)[hidden] ** 2))

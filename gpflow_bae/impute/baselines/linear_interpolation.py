@@ -18,27 +18,15 @@ from collections.abc import Mapping
 import numpy as np
 from check_shapes import check_shapes
 
-from ...data import MultiOutputTable, Standardiser
-from ..model.gaps import series_of, with_outputs
+from ...data import MultiOutputTable
+from ..model.gaps import series_of
 
-__all__ = ["Lines", "fit_predict"]
+__all__ = ["Lines"]
 
 # With fewer residuals from neighbours as far away, the variance is that of the output, which is too
 # large rather than too small.
 _MIN_RESIDUALS = 10
 _FLOOR = 1e-6  # predictions of a locally constant series would have no variance
-
-
-@check_shapes("table.Y: [T, N, P]", "return[0]: [T, N, P]", "return[1]: [T, N, P]")
-def fit_predict(table: MultiOutputTable, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Interpolation along the first input.
-
-    :param seed: Has no effect; every baseline takes one.
-    :raises ValueError: If an output is never observed, or constant.
-    """
-    scale = Standardiser.fit(table.Y, table.output_names)
-    seen = with_outputs(table, scale.transform(table.Y))
-    return scale.inverse_moments(*Lines.fit(seen).predict(seen))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

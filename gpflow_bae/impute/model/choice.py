@@ -10,7 +10,7 @@ import numpy as np
 from check_shapes import check_shapes
 
 from ...data import MultiOutputTable, Standardiser
-from ..baselines.iterative_imputer import mean_squares
+from ..baselines.chains import mean_squares
 from ..baselines.methods import SIMPLE, Context, variants
 from ..method_names import GP
 from ..reading.indicators import groups
