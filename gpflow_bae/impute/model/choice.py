@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -109,25 +111,20 @@ def compare(
     if of_gps is not None:
         errors[GP] = _errors(hidden, of_gps, truth, to_units)
     for name in names:
-        fits = [
-            {
-                setup: fit.predict(gaps.table, context.features)
-                for setup, fit in variants(
-                    name, gaps.table, context, _SECONDS / len(hidden)
-                ).items()
-            }
-            for gaps in hidden
-        ]
-        shared = [setup for setup in fits[0] if all(setup in found for found in fits)]
+        fits = []
+        for gaps in hidden:
+            found = variants(name, gaps.table, context, _SECONDS / len(hidden))
+            fits.append({k: fit.predict(gaps.table, context.features) for k, fit in found.items()})
+        shared = [setup for setup in fits[0] if all(setup in fit for fit in fits)]
         if not shared:
             continue
         of_setup = {
-            setup: _errors(hidden, [found[setup] for found in fits], truth, to_units)
+            setup: _errors(hidden, [fit[setup] for fit in fits], truth, to_units)
             for setup in shared
         }
         best = min(of_setup, key=lambda setup: _mean_square(of_setup[setup]))
         setups[name], errors[name] = best, of_setup[best]
-        scales[name] = _scale_of(hidden, [found[best] for found in fits], Z, name)
+        scales[name] = _scale_of(hidden, [fit[best] for fit in fits], Z, name)
     together = groups(hidden[0].table.output_names)
     return Choice(_best(errors, Z.shape[-1], together), setups, scales, errors, together)
 
@@ -172,14 +169,11 @@ def _errors(
     truth: np.ndarray,
     to_units: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> GapErrors:
-    parts = [
+    parts = (
         by_gap(gaps, np.square(to_units(*found) - truth))
         for gaps, found in zip(hidden, moments, strict=True)
-    ]
-    return GapErrors(
-        np.concatenate([part.squares for part in parts]),
-        np.concatenate([part.counts for part in parts]),
     )
+    return functools.reduce(operator.add, parts)
 
 
 def _scale_of(

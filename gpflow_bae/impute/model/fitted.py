@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -26,9 +25,9 @@ from .calendar import PERIODS, calendar_features, visible_periods
 from .calibration import stacked
 from .choice import Choice, compare, errors_of, hide, settled
 from .fitting import fit
-from .gaps import HiddenGaps, hide_gaps, with_outputs
+from .gaps import HiddenGaps, hide_gaps_if_any, with_outputs
 from .plan import Plan
-from .posterior import TablePosterior, features_of
+from .posterior import TablePosterior
 
 __all__ = ["Fit", "context_of", "fit_table", "make_plan"]
 
@@ -181,6 +180,8 @@ class Fit:
             prefix = f"simple.{name}."
             own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
             simple[name] = read_simple(name, own)
+        if GP in methods and "of_rows.mean" not in arrays:
+            raise ValueError(f"{path} was written by an earlier version: fit the table again.")
         scales = {name: np.array(v) for name, v in record.get("scales", {}).items()}
         return cls(
             columns,
@@ -190,7 +191,7 @@ class Fit:
                 transforms=tuple(kind.transform for kind in columns.kinds),
             ),
             plan,
-            TablePosterior.load(path, plan) if GP in methods else None,
+            TablePosterior.from_arrays(arrays, plan) if GP in methods else None,
             np.array(record["limits"]),
             Choice(methods, scales=scales),
             simple,
@@ -299,7 +300,10 @@ def fit_table(
         hidden, of_gps = _of_trials(posterior, table, Z, user)
         posterior = dataclasses.replace(posterior, trials=())
     if choice is None:
-        hidden = hidden or _gaps_in(with_outputs(table, Z), seed)
+        if not hidden:
+            shown = with_outputs(table, Z)
+            drawn = (hide_gaps_if_any(shown, _HIDDEN, seed + k) for k in range(_MASKS))
+            hidden = [gaps for gaps in drawn if gaps is not None]
         names = SIMPLE if method == AUTO or compared else (method,)
         in_units = settled(standardiser, user.columns.kinds, spread(table.Y, axis=(0, 1)))
         choice = Choice((GP,) * num_outputs)
@@ -339,22 +343,13 @@ def _of_trials(
     posterior: TablePosterior, table: MultiOutputTable, Z: np.ndarray, user: UserTable
 ) -> tuple[list[HiddenGaps], list[tuple[np.ndarray, np.ndarray]]]:
     """The hidden gaps of a calibration in standardised outputs, and the GPs' moments of them."""
-    periods = posterior.plan.periods
-    trend = features_of(user.calendar, periods, Z.shape[:2]) @ posterior.coefficients
+    trend = posterior.trend(user.calendar, Z.shape[:2])
     moments = []
     for trial in posterior.trials:
         mean, variance = stacked(posterior.weight, trial.smooth, trial.of_rows)
-        moments.append(posterior.with_chances(mean + trend, variance * posterior.variance_scale))
+        scaled = variance * posterior.variance_scale
+        moments.append(posterior.chances.moments(mean + trend, scaled))
     return [hide(table, Z, trial.gaps) for trial in posterior.trials], moments
-
-
-def _gaps_in(table: MultiOutputTable, seed: int) -> list[HiddenGaps]:
-    """Different gaps of a table, to compare methods by; none where no cell can be hidden."""
-    found = []
-    for k in range(_MASKS):
-        with contextlib.suppress(ValueError):
-            found.append(hide_gaps(table, _HIDDEN, seed + k, least_gaps=1))
-    return found
 
 
 def _limits(Z: np.ndarray) -> np.ndarray:
