@@ -105,7 +105,7 @@ def test_quoted_cells_and_the_mark_of_excel(tmp_path: pathlib.Path) -> None:
     (tmp_path / "t.csv").write_bytes('\ufeffa,b\n"1,5","two\nlines"\n3,x\n'.encode())
     frame = table_files.read_file(tmp_path / "t.csv")
     assert frame.columns.tolist() == ["a", "b"] and frame["a"].tolist() == ["1,5", "3"]
-    assert frame.index.tolist() == [2, 4] and frame.index.name == table_files.LINE
+    assert frame.index.tolist() == [2, 4] and frame.index.name == "line"
 
 
 @pytest.mark.parametrize(

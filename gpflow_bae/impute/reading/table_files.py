@@ -12,17 +12,15 @@ import io
 import pathlib
 import zipfile
 import zlib
-from typing import IO, Any
+from typing import IO
 
 import pandas as pd
 
 from ...core.files import write_atomically
-from .problems import Problems, TableError
+from .problems import LINE, Problems, TableError
 from .table_format import TableFormat
 
-__all__ = ["LINE", "check_output", "is_parquet", "read_file", "write_file"]
-
-LINE = "line"  # name of the index of a table from a CSV file, which holds the line of each row
+__all__ = ["check_output", "is_parquet", "read_file", "read_guessing", "write_file"]
 
 _SPREADSHEETS = (".xls", ".ods")
 # Endings of files that are no text; a CSV file of such a name would mislead other programs.
@@ -178,30 +176,27 @@ def write_file(
     path = pathlib.Path(path)
     check_output(path)
     table_format = TableFormat() if table_format is None else table_format
-    if is_parquet(path):
-        write_atomically(path, lambda file: frame.to_parquet(file, index=False))
-        return
-    if path.suffix.lower() == ".xlsx":
-        zoned = frame.select_dtypes("datetimetz").columns  # which Excel does not have
-        plain = frame.astype(dict.fromkeys(zoned, str))
-        write_atomically(path, lambda f: plain.to_excel(f, index=False, engine="openpyxl"))
-        return
-    options: Any = {
-        "index": False,
-        "sep": table_format.separator,
-        "decimal": table_format.decimal,
-        "encoding": table_format.encoding,
-    }
-    if path.suffix.lower() != ".gz":
-        write_atomically(path, lambda file: frame.to_csv(file, **options))
-        return
 
-    def write_compressed(file: IO[bytes]) -> None:
-        # Equal tables make equal files: neither a name nor the time is in it.
-        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:
-            frame.to_csv(compressed, **options)
+    def write(file: IO[bytes]) -> None:
+        if is_parquet(path):
+            frame.to_parquet(file, index=False)
+        elif path.suffix.lower() == ".xlsx":
+            zoned = frame.select_dtypes("datetimetz").columns  # which Excel does not have
+            plain = frame.astype(dict.fromkeys(zoned, str))
+            plain.to_excel(file, index=False, engine="openpyxl")
+        else:
+            # Equal tables make equal files: neither a name nor the time is in a compressed one.
+            compression = {"method": "gzip", "filename": "", "mtime": 0}
+            frame.to_csv(
+                file,
+                index=False,
+                sep=table_format.separator,
+                decimal=table_format.decimal,
+                encoding=table_format.encoding,
+                compression=compression if path.suffix.lower() == ".gz" else None,
+            )
 
-    write_atomically(path, write_compressed)
+    write_atomically(path, write)
 
 
 def _text(path: pathlib.Path, encoding: str, problems: list[str]) -> str:
