@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from check_shapes import check_shapes
 
-from ...data import MultiOutputTable, Standardiser
+from ...data import Standardiser
 from ..baselines.chains import mean_squares
 from ..baselines.methods import SIMPLE, Context, variants
 from ..method_names import GP
@@ -20,7 +20,7 @@ from ..reading.kinds.column_kind import ColumnKind
 from .calibration import gap_weights, variance_scales
 from .gaps import HiddenGaps
 
-__all__ = ["Choice", "GapErrors", "by_gap", "compare", "errors_of", "hide", "settled"]
+__all__ = ["Choice", "GapErrors", "by_gap", "compare", "settled"]
 
 _SECONDS = 15.0  # for each of the methods that take long
 _DOUBT = 0.5  # standard errors by which a simple method must be better than the GPs
@@ -85,7 +85,34 @@ class Choice:
         return dataclasses.replace(self, methods=self._best(both), errors=both)
 
     def _best(self, errors: Mapping[str, GapErrors]) -> tuple[str, ...]:
-        return _best(errors, len(self.methods), self.together)
+        """The method of each column: the GPs, or one that is better by half its doubt.
+
+        Differences are paired by gap. Gaps of other columns count as few of a column's own. Columns
+        of zeros and ones of one category have one method: the GPs, unless another is best for all.
+        """
+        first = next(iter(errors), GP)
+        found = [first] * len(self.methods)
+        if first not in errors or not errors[first].counts.any():
+            return tuple(found)
+        gap, column = np.nonzero(errors[first].counts)
+        cells = np.maximum(errors[first].counts.sum(0), 1.0)
+        for p in range(len(self.methods)):
+            counts, lowest = gap_weights(column == p), 0.0
+            for name, rival in errors.items():
+                unit = (rival.squares + errors[first].squares).sum(0) / cells
+                # Relative to the columns' errors: badly predicted ones may not outweigh others.
+                differences = rival.squares - errors[first].squares
+                differences = (differences / np.where(unit > 0.0, unit, 1.0))[gap, column]
+                gain = float(differences @ counts)
+                rest = differences - gain / counts.sum()
+                doubt = np.sqrt(np.square(rest) @ np.square(counts))
+                if gain < lowest and gain < -_DOUBT * doubt:
+                    found[p], lowest = name, gain
+        for columns in self.together:
+            if len({found[p] for p in columns}) > 1:
+                for p in columns:
+                    found[p] = first
+        return tuple(found)
 
 
 def compare(
@@ -126,7 +153,8 @@ def compare(
         setups[name], errors[name] = best, of_setup[best]
         scales[name] = _scale_of(hidden, [fit[best] for fit in fits], Z, name)
     together = groups(hidden[0].table.output_names)
-    return Choice(_best(errors, Z.shape[-1], together), setups, scales, errors, together)
+    choice = Choice((GP,) * Z.shape[-1], setups, scales, errors, together)
+    return choice.without(())
 
 
 def settled(
@@ -153,14 +181,6 @@ def by_gap(gaps: HiddenGaps, squares: np.ndarray) -> GapErrors:
     size = shape[0] * shape[1]
     total = np.bincount(place, squares[mask], minlength=size).reshape(shape)
     return GapErrors(total, np.bincount(place, minlength=size).reshape(shape).astype(float))
-
-
-def errors_of(choice: Sequence[str], errors: Mapping[str, GapErrors]) -> GapErrors:
-    """The errors of a table whose columns have these methods."""
-    picked = [errors[name] for name in choice]
-    return GapErrors(
-        np.stack([e.squares[:, p] for p, e in enumerate(picked)], axis=-1), picked[0].counts
-    )
 
 
 def _errors(
@@ -194,43 +214,3 @@ def _mean_square(errors: GapErrors) -> float:
     """The mean over columns of their mean squared errors."""
     counts = errors.counts.sum(0)
     return float(np.mean(errors.squares.sum(0)[counts > 0] / counts[counts > 0]))
-
-
-def _best(
-    errors: Mapping[str, GapErrors], number: int, together: Sequence[Sequence[int]]
-) -> tuple[str, ...]:
-    """The method of each of so many columns: the GPs, or one that is better by half its doubt.
-
-    Differences are paired by gap. Gaps of other columns count as few of a column's own. Columns of
-    zeros and ones of one category have one method: the GPs, unless another is best for all.
-    """
-    first = next(iter(errors), GP)
-    found = [first] * number
-    if first not in errors or not errors[first].counts.any():
-        return tuple(found)
-    gap, column = np.nonzero(errors[first].counts)
-    cells = np.maximum(errors[first].counts.sum(0), 1.0)
-    for p in range(number):
-        counts, lowest = gap_weights(column == p), 0.0
-        for name, rival in errors.items():
-            unit = (rival.squares + errors[first].squares).sum(0) / cells
-            # Relative to the columns' errors, so that badly predicted ones do not outweigh others.
-            differences = rival.squares - errors[first].squares
-            differences = (differences / np.where(unit > 0.0, unit, 1.0))[gap, column]
-            gain = float(differences @ counts)
-            rest = differences - gain / counts.sum()
-            doubt = np.sqrt(np.square(rest) @ np.square(counts))
-            if gain < lowest and gain < -_DOUBT * doubt:
-                found[p], lowest = name, gain
-    for columns in together:
-        if len({found[p] for p in columns}) > 1:
-            for p in columns:
-                found[p] = first
-    return tuple(found)
-
-
-def hide(table: MultiOutputTable, Z: np.ndarray, gaps: HiddenGaps) -> HiddenGaps:
-    """The same gaps in a table of other outputs [T, N, P]."""
-    mask = gaps.table.test_mask
-    covered = dataclasses.replace(table, Y=np.where(mask, np.nan, Z), truth=Z, test_mask=mask)
-    return dataclasses.replace(gaps, table=covered)

@@ -23,7 +23,7 @@ from ..reading.kinds.logarithms import BEYOND, near_the_range
 from ..reading.user_table import CellPredictions, UserTable
 from .calendar import PERIODS, calendar_features, visible_periods
 from .calibration import stacked
-from .choice import Choice, compare, errors_of, hide, settled
+from .choice import Choice, compare, settled
 from .fitting import fit
 from .gaps import HiddenGaps, hide_gaps_if_any, with_outputs
 from .plan import Plan
@@ -118,9 +118,10 @@ class Fit:
     def warnings(self) -> tuple[str, ...]:
         """Warnings about the fit for the user, in sentences."""
         error = np.nan if self.posterior is None else self.posterior.gap_error
-        if "mean" in self.choice.errors and {*self.choice.methods} <= {*self.choice.errors}:
-            own = errors_of(self.choice.methods, self.choice.errors)
-            error = np.sqrt(own.squares.sum() / self.choice.errors["mean"].squares.sum())
+        methods, errors = self.choice.methods, self.choice.errors
+        if "mean" in errors and {*methods} <= {*errors}:
+            own = sum(errors[name].squares[:, p].sum() for p, name in enumerate(methods))
+            error = np.sqrt(own / errors["mean"].squares.sum())
         if not error > _USELESS:
             return ()
         return (
@@ -263,7 +264,8 @@ def fit_table(
     :param method: the name of a method for all columns, or ``"auto"`` for the one that predicts the
         hidden gaps of a column best.
     :param compared: whether all methods are compared whatever ``method`` is.
-    :raises ValueError: for a start that is a fit of another table.
+    :raises ValueError: for a start that is a fit of another table, or a method that cannot fill
+        this one.
     """
     of = digest(user.table.X, user.table.Y, user.table.lengths)
     if start is not None and getattr(start, "table", None) != of:
@@ -297,7 +299,7 @@ def fit_table(
             start=begin,
             rates=np.where(binary, standardiser.mean, np.nan),
         )
-        hidden, of_gps = _of_trials(posterior, table, Z, user)
+        hidden, of_gps = _of_trials(posterior, Z, user)
         posterior = dataclasses.replace(posterior, trials=())
     if choice is None:
         if not hidden:
@@ -322,6 +324,14 @@ def fit_table(
         elif jointly:  # the GPs' errors are not those of the tasks' distribution, which are lower
             choice = dataclasses.replace(choice, methods=(GP,) * num_outputs, errors={})
     found = Fit(user.columns, standardiser, plan, posterior, limits, choice, {}, of)
+    return _with_its_methods(found, user, table, method)
+
+
+def _with_its_methods(found: Fit, user: UserTable, table: MultiOutputTable, method: str) -> Fit:
+    """The fit with the simple methods of its choice, without those that cannot be fitted.
+
+    :raises ValueError: if ``method``, the name of a method for all columns, is one of these.
+    """
     while left := set(found.choice.methods) - {GP} - set(found.simple):
         name = min(left)
         more = None
@@ -334,13 +344,13 @@ def fit_table(
                 "there are many columns; 'hour' needs dates with several rows in a day; all need "
                 "observed cells that can be hidden."
             )
-        absent = {name} if posterior is not None else {name, GP}
+        absent = {name} if found.posterior is not None else {name, GP}
         found = more or dataclasses.replace(found, choice=found.choice.without(absent))
     return found
 
 
 def _of_trials(
-    posterior: TablePosterior, table: MultiOutputTable, Z: np.ndarray, user: UserTable
+    posterior: TablePosterior, Z: np.ndarray, user: UserTable
 ) -> tuple[list[HiddenGaps], list[tuple[np.ndarray, np.ndarray]]]:
     """The hidden gaps of a calibration in standardised outputs, and the GPs' moments of them."""
     trend = posterior.trend(user.calendar, Z.shape[:2])
@@ -349,7 +359,7 @@ def _of_trials(
         mean, variance = stacked(posterior.weight, trial.smooth, trial.of_rows)
         scaled = variance * posterior.variance_scale
         moments.append(posterior.chances.moments(mean + trend, scaled))
-    return [hide(table, Z, trial.gaps) for trial in posterior.trials], moments
+    return [trial.gaps.of_outputs(Z) for trial in posterior.trials], moments
 
 
 def _limits(Z: np.ndarray) -> np.ndarray:

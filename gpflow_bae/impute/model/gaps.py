@@ -55,6 +55,11 @@ class HiddenGaps:
         """Number of hidden cells."""
         return int(np.count_nonzero(self.table.test_mask))
 
+    def of_outputs(self, Z: np.ndarray) -> HiddenGaps:
+        """The same gaps in a table of other outputs [T, N, P]."""
+        hidden = np.where(self.table.test_mask, np.nan, Z)
+        return dataclasses.replace(self, table=dataclasses.replace(self.table, Y=hidden, truth=Z))
+
     def describe(self) -> str:
         """A description of the hidden cells, in words."""
         cells = f"{self.num_cells} observed cells in {self.num_gaps} gaps"

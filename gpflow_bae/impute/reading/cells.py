@@ -90,8 +90,8 @@ class Cells:
 
         :param values, missing: as :meth:`parse_numbers` returns them.
         """
-        wrong, infinite = np.isnan(values) & ~missing, np.flatnonzero(np.isinf(values))
-        bad = np.flatnonzero(wrong)
+        bad = np.flatnonzero(np.isnan(values) & ~missing)
+        infinite = np.flatnonzero(np.isinf(values))
         if len(bad) + len(infinite) + is_input * np.count_nonzero(missing) == 0:
             return True
         cells = self.text.to_numpy(dtype=object)[bad]

@@ -91,10 +91,7 @@ def read_frame(
     notes = _overlooked_times(raw) if plain and fitted is None else ()
     stamps, times, tasks = np.zeros(0), np.zeros(0), np.full(len(raw), "")
     if time in usable:
-        origin = None if fitted is None else fitted.origin
-        X[time], stamps, times, notes = read_times(
-            columns[time], problems, origin, is_fitted=fitted is not None
-        )
+        X[time], stamps, times, notes = read_times(columns[time], problems, fitted)
     for name in (name for name in inputs if name in usable):
         X |= columns[name].read_numbers(problems, is_input=True)
     Y: dict[Any, np.ndarray] = {}

@@ -249,7 +249,7 @@ def _settings(run: RunFacts) -> dict[str, str]:
     found |= {
         name: str(value)
         for name, value in run.settings.items()
-        if value not in (None, (), [], {}) and name not in ("progress", "epochs", "table_format")
+        if value not in (None, (), [], {}) and name not in ("progress", "table_format")
     }
     found["seconds"] = ", ".join(f"{name} {value:.1f}" for name, value in run.seconds.items())
     versions = [f"Python {platform.python_version()}"]

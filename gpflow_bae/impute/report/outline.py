@@ -57,10 +57,8 @@ def facts(user: UserTable) -> dict[str, str]:
         found["series"] = f"{len(lengths)}, of {_range(lengths.min(), lengths.max())} rows"
     for d, name in enumerate(user.inputs):
         if d == 0 and user.has_dates:
-            days = [np.unique(user.X[rows[rows >= 0], 0]) for rows in user.rows]
-            steps = np.concatenate([np.diff(day) for day in days])
             span = " to ".join(_date(edge) for edge in (user.times.min(), user.times.max()))
-            every = f", every {_duration(float(np.median(steps)))}" if len(steps) else ""
+            every = f", every {_duration(user.interval)}" if np.isfinite(user.interval) else ""
             found[f"time ({name})"] = span + every
         else:
             column = user.X[:, d]

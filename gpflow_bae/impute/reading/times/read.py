@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ..cells import FEW_SHOWN, NUM_SHOWN, Cells
+from ..columns import FittedColumns
 from ..problems import Problems
 from .digits import dates_of_digits, notes_on_numbers
 from .written import PLAIN_DATE, advice_on_dates, iso_dates, offsets_of
@@ -35,21 +36,18 @@ class Times(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def read_times(
-    cells: Cells,
-    problems: Problems,
-    origin: np.datetime64 | None = None,
-    is_fitted: bool = False,
-) -> Times:
+def read_times(cells: Cells, problems: Problems, fitted: FittedColumns | None = None) -> Times:
     """Read a column of numbers or dates as numbers.
 
     Whole numbers such as 20240131 are read as dates if all of them are dates: as numbers, the step
     from the end of a month would be 70.
 
-    :param origin: days count from this date; from the first one if None.
-    :param is_fitted: whether the times of an earlier fit were read: as dates if there is an
-        ``origin``, which these must be too, else as numbers.
+    :param fitted: how the table of an earlier fit was read: its times were dates if it has an
+        ``origin``, from which days count, and numbers otherwise; these must be the same. Without it
+        days count from the first date.
     """
+    origin = None if fitted is None else fitted.origin
+    numbers_expected = fitted is not None and origin is None
     notes: tuple[str, ...] = ()
     if isinstance(cells.column.dtype, pd.PeriodDtype):
         cells = Cells.read(cells.column.dt.to_timestamp(), cells.table_format, cells.name)
@@ -58,7 +56,7 @@ def read_times(
         values, missing = cells.parse_numbers()
         known = values[~missing]
         if len(known) == 0 or not np.isnan(known).all():
-            dates = None if is_fitted and origin is None else dates_of_digits(known)
+            dates = None if numbers_expected else dates_of_digits(known)
             if dates is None:
                 if origin is not None:
                     problems.add_rows(
@@ -81,7 +79,7 @@ def read_times(
         np.flatnonzero(missing),
         "Every row needs its time: fill it in, or leave the rows out.",
     )
-    if is_fitted and origin is None:
+    if numbers_expected:
         problems.add_rows(
             f"Times of column {name!r} are numbers in the fit, and dates in",
             np.flatnonzero(~missing),
