@@ -22,7 +22,6 @@ from ..reading.columns import FittedColumns
 from ..reading.kinds.logarithms import BEYOND, near_the_range
 from ..reading.user_table import CellPredictions, UserTable
 from .calendar import PERIODS, calendar_features, visible_periods
-from .calibration import stacked
 from .choice import Choice, compare, settled
 from .fitting import fit
 from .gaps import HiddenGaps, hide_gaps_if_any, with_outputs
@@ -299,8 +298,9 @@ def fit_table(
             start=begin,
             rates=np.where(binary, standardiser.mean, np.nan),
         )
-        hidden, of_gps = _of_trials(posterior, Z, user)
-        posterior = dataclasses.replace(posterior, trials=())
+        hidden = [gaps for gaps, _ in posterior.hidden]
+        of_gps = [moments for _, moments in posterior.hidden]
+        posterior = dataclasses.replace(posterior, hidden=())
     if choice is None:
         if not hidden:
             shown = with_outputs(table, Z)
@@ -347,19 +347,6 @@ def _with_its_methods(found: Fit, user: UserTable, table: MultiOutputTable, meth
         absent = {name} if found.posterior is not None else {name, GP}
         found = more or dataclasses.replace(found, choice=found.choice.without(absent))
     return found
-
-
-def _of_trials(
-    posterior: TablePosterior, Z: np.ndarray, user: UserTable
-) -> tuple[list[HiddenGaps], list[tuple[np.ndarray, np.ndarray]]]:
-    """The hidden gaps of a calibration in standardised outputs, and the GPs' moments of them."""
-    trend = posterior.trend(user.calendar, Z.shape[:2])
-    moments = []
-    for trial in posterior.trials:
-        mean, variance = stacked(posterior.weight, trial.smooth, trial.of_rows)
-        scaled = variance * posterior.variance_scale
-        moments.append(posterior.chances.moments(mean + trend, scaled))
-    return [trial.gaps.of_outputs(Z) for trial in posterior.trials], moments
 
 
 def _limits(Z: np.ndarray) -> np.ndarray:

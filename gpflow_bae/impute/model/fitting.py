@@ -59,7 +59,8 @@ def fit(
     rows = table.rows
     features = features_of(times, plan.periods, Z.shape[:2])
     coefficients = fit_trend(features, plan.periods, table, Z, seed)
-    residual = Z - features @ coefficients
+    trend = features @ coefficients
+    residual = Z - trend
     shown = with_outputs(table, residual)
     chances = Chances(np.full(Z.shape[-1], np.nan) if rates is None else rates)
     of_fit, num_fits = plan.fit, plan.num_fits or 1
@@ -109,11 +110,17 @@ def fit(
     weight = weight if models else np.zeros(len(weight))
     # Chances are of variances that are not scaled.
     scale[chances.columns] = 1.0
-    cells = []
+    moments = []
     for trial in trials:
         mean, variance = stacked(weight, trial.smooth, trial.of_rows)
-        cells.append((mean + Z - residual, variance, Z, trial.mask))
-    chances = chances.fit(cells)
+        moments.append((mean + trend, variance))
+    chances = chances.fit(
+        [(*pair, Z, trial.mask) for pair, trial in zip(moments, trials, strict=True)]
+    )
+    hidden_gaps = tuple(
+        (trial.gaps.of_outputs(Z), chances.moments(mean, variance * scale))
+        for trial, (mean, variance) in zip(trials, moments, strict=True)
+    )
     of_rows = fit_rows(plan, table, residual)
     smooth, of_tasks = None, None
     if models:
@@ -132,7 +139,7 @@ def fit(
         chances,
         error,
         of_tasks,
-        tuple(trials),
+        hidden_gaps,
     )
 
 

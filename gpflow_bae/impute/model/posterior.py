@@ -13,8 +13,9 @@ from ...models import LinearCoregionalisation
 from ...posteriors import CoregionalisationPosterior
 from ...posteriors.coregionalisation import models_of
 from .calendar import calendar_features
-from .calibration import Trial, stacked
+from .calibration import stacked
 from .chances import Chances
+from .gaps import HiddenGaps
 from .plan import Plan
 from .rows import GaussianRows, predict_rows
 from .starts import LEAST_NOISE, initial_model
@@ -45,7 +46,8 @@ class TablePosterior:
     * chances: of columns of zeros and ones.
     * of_tasks: a distribution of all cells of a task, which takes the place of the GPs for missing
       cells of rows that it knows; None where tasks have no rows in common.
-    * trials: the hidden gaps of the calibration and predictions of their cells; not saved.
+    * hidden: the hidden gaps of the calibration, in standardised outputs, and the moments [T, N, P]
+      of their cells; not saved.
     """
 
     plan: Plan
@@ -57,7 +59,7 @@ class TablePosterior:
     chances: Chances
     gap_error: float = np.nan
     of_tasks: CalibratedTasks | None = None
-    trials: tuple[Trial, ...] = ()
+    hidden: tuple[tuple[HiddenGaps, tuple[np.ndarray, np.ndarray]], ...] = ()
 
     @check_shapes("table.X: [T, N, D]", "Z: [T, N, P]", "where: [T, N, P]", "times: [T, N]")
     def predict(
