@@ -105,7 +105,7 @@ setup(
     author="The gpflow_bae contributors",
     license="Apache-2.0",
     packages=find_packages(include=["gpflow_bae", "gpflow_bae.*"]),
-    package_data={"gpflow_bae": ["py.typed"]},
+    package_data={"gpflow_bae": ["py.typed"], "gpflow_bae.impute.report": ["page.html"]},
     python_requires=">=3.10,<3.14",
     install_requires=install_requires,
     extras_require=extras_require,

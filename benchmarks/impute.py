@@ -146,9 +146,10 @@ def _run_here(name: str) -> None:
 
 def _rivals(user: Any, case: Any, seed: int) -> dict[str, Any]:
     """Filled columns [rows, P] of every rival, on the real gaps."""
+    from experiments.baselines import iterative_imputer, linear_interpolation, mean
     from gpflow_bae.core.output_transforms import Identity
     from gpflow_bae.data import Standardiser
-    from gpflow_bae.impute.baselines import iterative_imputer, linear_interpolation, mean
+    from gpflow_bae.impute.baselines.chain_fitting import ROUNDS
     from gpflow_bae.impute.model import calendar_features, visible_periods
     from gpflow_bae.impute.model.gaps import with_outputs
     from gpflow_bae.impute.reading.kinds.column_kind import decide_kind
@@ -183,7 +184,7 @@ def _rivals(user: Any, case: Any, seed: int) -> dict[str, Any]:
         own = Standardiser.fit(table.Y, table.output_names, transforms=transforms)
         Z = own.transform(table.Y)[real]
         for beside in (calendar, np.concatenate([calendar, table.X], -1)):
-            for rounds in iterative_imputer.ROUNDS:
+            for rounds in ROUNDS:
                 filled = np.zeros(table.Y.shape)
                 filled[real] = iterative_imputer.impute(Z, beside[real], rounds)
                 middle = own.inverse_quantile(filled, np.ones_like(filled), 0.5)

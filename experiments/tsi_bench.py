@@ -122,8 +122,8 @@ def _baseline(
     """Return the same of a baseline that is fitted to all windows at once."""
     import numpy as np
 
+    from experiments.baselines import iterative_imputer, linear_interpolation
     from gpflow_bae.data import MultiOutputTable
-    from gpflow_bae.impute.baselines import iterative_imputer, linear_interpolation
 
     methods = {m.__name__.rsplit(".", 1)[-1]: m for m in (iterative_imputer, linear_interpolation)}
     test = parts["test"].observed

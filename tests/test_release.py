@@ -123,7 +123,7 @@ def test_wheel_has_the_package_and_nothing_else(sources: pathlib.Path, wheel: pa
         path.relative_to(sources).as_posix() for path in (sources / "gpflow_bae").rglob("*.py")
     }
     assert expected == everything
-    assert names == expected | {"gpflow_bae/py.typed"}
+    assert names == expected | {"gpflow_bae/py.typed", "gpflow_bae/impute/report/page.html"}
 
 
 def test_sdist_has_the_documents_and_no_tests(dist: pathlib.Path) -> None:

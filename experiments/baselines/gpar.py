@@ -14,10 +14,10 @@ import gpflow
 import numpy as np
 from check_shapes import check_shapes
 
+from experiments.baselines import gp_fitting
 from experiments.common import scores
 from gpflow_bae.core.scales import spread
 from gpflow_bae.data import MultiOutputTable, Standardiser
-from gpflow_bae.impute.baselines import gp_fitting
 
 #: For the data sets of the paper. Small EEG: of both kernels, with and without the linear part,
 #: the one with the highest marginal likelihood of the training cells (1011 nats; the others 977,

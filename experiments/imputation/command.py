@@ -226,10 +226,9 @@ def _hide(table: Any, fraction: float, fold: int, block: int) -> Any:
 
 
 def _run_baseline(name: str, table: Any) -> driver.Outcome:
-    from experiments.baselines import gpar
+    from experiments.baselines import gpar, independent_gps, mean
     from experiments.common import scores
     from experiments.imputation import run_figures
-    from gpflow_bae.impute.baselines import independent_gps, mean
 
     if FLAGS.model == "gpar":
         settings = gpar.SETTINGS.get(name, {})

@@ -134,7 +134,8 @@ def _read(
     """
     from .reading import frames, table_files
 
-    raw, guessed = table_files.read_guessing(FLAGS.input, settings["table_format"])
+    guessed: list[str] = []
+    raw = table_files.read_file(FLAGS.input, settings["table_format"], guessed)
     if table_files.is_parquet(FLAGS.out):
         twice = sorted({str(c) for c in raw.columns if list(raw.columns).count(c) > 1})
         if twice:

@@ -273,14 +273,14 @@ class Imputer:
                 f"Y is given beside a {type(table).__name__}, which holds the outputs itself: "
                 "leave Y out, and name columns of one DataFrame as outputs; or pass two arrays."
             )
-        if isinstance(table, UserTable):
-            return table
         self._list_names()
         # Columns may have names that are no strings.
         plain = {k: v for k, v in self.get_params().items() if k not in saved_fits.ROLES}
         least = {"latent_dim": 1, "num_steps": 1, "seed": 0}
         check_types(plain, type(self).__annotations__, globals(), least)
         check_names(self.method, self.periods)
+        if isinstance(table, UserTable):
+            return table
         kinds: Any = self.kinds
         if kinds is None and (self.settings or {}).get("log_outputs"):
             kinds = "positive"
@@ -323,7 +323,6 @@ class Imputer:
 
     def _fit(self, user: UserTable) -> Callable[..., Fit]:
         """A function that fits a plan to the table as it is, or with further cells hidden."""
-        check_names(self.method, self.periods)
         if "periods" in (self.settings or {}):
             raise ValueError("settings holds 'periods', which are an argument: pass periods=[...].")
         periods = {} if self.periods is None else {"periods": self.periods}

@@ -73,14 +73,12 @@ class TableTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             columns beside an array.
         """
         X = self._checked(X, reset=True)
-        roles = {"time": self.time, "inputs": list(self.inputs), "task": self.task}
         named = {self.time, self.task, *self.inputs}
-        frame = hasattr(X, "iloc")
-        if not frame and named != {None}:
-            raise ValueError("time, inputs and task name columns, which arrays do not have.")
         self.imputer_ = Imputer(
-            [name for name in X.columns if name not in named] if frame else (),
-            **roles,
+            [name for name in getattr(X, "columns", ()) if name not in named],
+            time=self.time,
+            inputs=list(self.inputs),
+            task=self.task,
             kinds=self.kinds,
             method=self.method,
             settings=self.settings,

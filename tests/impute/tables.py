@@ -9,11 +9,7 @@ import pandas as pd
 import pytest
 
 from gpflow_bae.data import MultiOutputTable
-from gpflow_bae.impute.baselines import gp_fitting
 
-ONE_RUN = gp_fitting.FitSettings(num_restarts=1)
-# For what holds at any hyperparameters.
-SHORT_RUN = gp_fitting.FitSettings(num_restarts=1, max_iterations=5)
 NAN = np.nan
 
 

@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 from sklearn.ensemble import ExtraTreesRegressor
 
+from experiments.baselines import iterative_imputer
 from gpflow_bae.impute import Imputer, method_names
-from gpflow_bae.impute.baselines import iterative_imputer, methods
+from gpflow_bae.impute.baselines import chain_fitting, methods
+from gpflow_bae.impute.baselines.chains import Chain, ChainSetup
 from gpflow_bae.impute.baselines.linear_interpolation import Lines
 from gpflow_bae.impute.model import PERIODS
 from gpflow_bae.impute.model.calibration import Trial, calibrate
@@ -80,18 +82,18 @@ def test_chains_are_scikit_learns_and_come_back_from_arrays() -> None:
     Z = thresholds(np.random.default_rng(1), 80)
     Z[np.random.default_rng(2).random(Z.shape) < 0.15] = np.nan
     table = make_table(Z, np.zeros(Z.shape, bool))
-    lines = iterative_imputer.fit_chains(table, None, with_inputs=False)
-    assert [chain.setup.rounds for chain in lines] == list(iterative_imputer.ROUNDS)
+    lines = chain_fitting.fit_chains(table, None, with_inputs=False)
+    assert [chain.setup.rounds for chain in lines] == list(chain_fitting.ROUNDS)
     for chain, rounds in ((lines[0], 1), (lines[-1], 30)):
         expected = iterative_imputer.impute(Z[0], np.zeros((80, 0)), rounds)
         # A chain begins at zero and scikit-learn at the mean, which many rounds forget.
         near = 1e-9 + 0.05 * (rounds == 1)
         np.testing.assert_allclose(chain.predict(table, None)[0][0], expected, atol=max(near, 1e-5))
-    (forest,) = iterative_imputer.fit_chains(
+    (forest,) = chain_fitting.fit_chains(
         table, None, with_inputs=True, trees=True, rounds=(1,), complete=True
     )
     for chain in (lines[1], forest):
-        again = iterative_imputer.Chain.from_arrays(chain.to_arrays())
+        again = Chain.from_arrays(chain.to_arrays())
         np.testing.assert_array_equal(again.predict(table, None)[0], chain.predict(table, None)[0])
 
 
@@ -100,7 +102,7 @@ def test_a_forest_of_arrays_predicts_as_scikit_learn_does() -> None:
     X, y = rng.standard_normal((60, 3)), rng.standard_normal(60)
     model = ExtraTreesRegressor(n_estimators=5, random_state=0).fit(X, y)
     new = rng.standard_normal((40, 3))
-    found = iterative_imputer._read(model, trees=True)(new)
+    found = chain_fitting._read(model)(new)
     np.testing.assert_allclose(found, model.predict(new), rtol=1e-5, atol=1e-6)
 
 
@@ -110,7 +112,7 @@ def test_a_chain_without_time_is_left_out_and_a_table_of_many_columns_has_an_end
     table = make_table(Z, np.zeros(Z.shape, bool))
     for name in ("iterative", "trees"):
         assert methods.variants(name, table, methods.Context(), 0.0) == {}
-    setup = iterative_imputer.ChainSetup(30, False)
+    setup = ChainSetup(30, False)
     assert methods.fit_simple("iterative", setup, table, methods.Context(), 0.0) is None
 
 
@@ -118,7 +120,7 @@ def test_columns_that_were_complete_in_the_fit_are_filled_in_other_tables() -> N
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((1, 100, 1)) + 0.1 * rng.standard_normal((1, 100, 2))
     Z[0, :9, 0] = np.nan
-    (chain,) = iterative_imputer.fit_chains(
+    (chain,) = chain_fitting.fit_chains(
         make_table(Z, np.zeros(Z.shape, bool)), None, with_inputs=False, rounds=(1,), complete=True
     )
     other = np.array([[[1.5, np.nan], [np.nan, -1.0]]])

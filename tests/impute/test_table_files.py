@@ -62,7 +62,8 @@ def test_every_hint_on_a_file_comes_in_one_message(tmp_path: pathlib.Path) -> No
     """Lines are those of the file, the header's and empty ones counted."""
     lines = [line.replace("\N{MINUS SIGN}", "-") for line in GERMAN_LINES]
     path = write(tmp_path / "t.csv", lines, "latin-1")
-    raw, problems = table_files.read_guessing(path)
+    problems: list[str] = []
+    raw = table_files.read_file(path, guessed=problems)
     assert len(problems) == 2
     assert "not written in utf-8: see line 1. --encoding=latin-1 makes 'Größe;" in problems[0]
     assert problems[1].endswith("separated by ';': pass --separator=';'.")
@@ -105,7 +106,7 @@ def test_quoted_cells_and_the_mark_of_excel(tmp_path: pathlib.Path) -> None:
     (tmp_path / "t.csv").write_bytes('\ufeffa,b\n"1,5","two\nlines"\n3,x\n'.encode())
     frame = table_files.read_file(tmp_path / "t.csv")
     assert frame.columns.tolist() == ["a", "b"] and frame["a"].tolist() == ["1,5", "3"]
-    assert frame.index.tolist() == [2, 4] and frame.index.name == table_files.LINE
+    assert frame.index.tolist() == [2, 4] and frame.index.name == "line"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 
 import numpy as np
 import pytest
@@ -170,10 +169,9 @@ def test_rows_that_no_task_had_are_left_to_the_gps(posterior: TablePosterior) ->
 
 
 def test_a_file_holds_the_distribution_of_tasks(
-    posterior: TablePosterior, tmp_path: pathlib.Path
+    posterior: TablePosterior,
 ) -> None:
-    posterior.save(tmp_path / "fit.npz")
-    loaded = TablePosterior.load(tmp_path / "fit.npz", posterior.plan)
+    loaded = TablePosterior.from_arrays(posterior.to_arrays(), posterior.plan)
     new = windows(5, seed=3)
     for moment, expected in zip(
         loaded.predict(new, new.Y), posterior.predict(new, new.Y), strict=True

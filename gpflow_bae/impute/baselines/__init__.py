@@ -1,16 +1,1 @@
-"""Simple methods that a model of a table has to beat, one in each module.
-
-Each has ``fit_predict(table, seed=0, **settings)``, which uses the table's ``X`` and ``Y`` and
-returns mean and variance [T, N, P] of observations, noise included, in the units of the outputs;
-NaN in padding. :mod:`experiments.common.scores` compares them with the truth.
-"""
-
-from . import gp_fitting, independent_gps, iterative_imputer, linear_interpolation, mean
-
-__all__ = [
-    "gp_fitting",
-    "independent_gps",
-    "iterative_imputer",
-    "linear_interpolation",
-    "mean",
-]
+"""Simple methods that a model of a table has to beat, and that fill columns where it does not."""

@@ -18,27 +18,14 @@ from collections.abc import Mapping
 import numpy as np
 from check_shapes import check_shapes
 
-from ...data import MultiOutputTable, Standardiser
-from ..model.gaps import series_of, with_outputs
+from ...data import MultiOutputTable
 
-__all__ = ["Lines", "fit_predict"]
+__all__ = ["Lines", "series_of"]
 
 # With fewer residuals from neighbours as far away, the variance is that of the output, which is too
 # large rather than too small.
 _MIN_RESIDUALS = 10
 _FLOOR = 1e-6  # predictions of a locally constant series would have no variance
-
-
-@check_shapes("table.Y: [T, N, P]", "return[0]: [T, N, P]", "return[1]: [T, N, P]")
-def fit_predict(table: MultiOutputTable, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Interpolation along the first input.
-
-    :param seed: Has no effect; every baseline takes one.
-    :raises ValueError: If an output is never observed, or constant.
-    """
-    scale = Standardiser.fit(table.Y, table.output_names)
-    seen = with_outputs(table, scale.transform(table.Y))
-    return scale.inverse_moments(*Lines.fit(seen).predict(seen))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -113,10 +100,37 @@ class Lines:
         return cls(arrays["pairs"], arrays["squares"], day, step)
 
 
+def series_of(table: MultiOutputTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Indices of the task and of the row [G, L] of each place of each series.
+
+    The rows of a task that agree in all inputs but the first form a series, in the order of the
+    first input: the days of one station, all of a recording, or a single row where inputs are
+    coordinates. Without inputs each row is a series; they are ordered by their cells, so that the
+    order of rows has no effect. The third array is False where a series is shorter than L.
+    """
+    series = []
+    for t, (inputs, length) in enumerate(zip(table.X, table.lengths, strict=True)):
+        inputs = inputs[:length]
+        if inputs.shape[1] == 0:
+            cells = np.nan_to_num(table.Y[t, :length], nan=np.inf)
+            series += [(t, np.array([row])) for row in np.lexsort(cells.T)]
+            continue
+        _, group = np.unique(inputs[:, 1:], axis=0, return_inverse=True)
+        ordered = np.lexsort((inputs[:, 0], group.ravel()))
+        ends = np.cumsum(np.bincount(group.ravel()))[:-1]
+        series += [(t, rows) for rows in np.split(ordered, ends)]
+    longest = max(len(rows) for _, rows in series)
+    task, row = np.zeros((2, len(series), longest), dtype=int)
+    real = np.zeros((len(series), longest), dtype=bool)
+    for i, (t, rows) in enumerate(series):
+        task[i], row[i, : len(rows)], real[i, : len(rows)] = t, rows, True
+    return task, row, real
+
+
 def _series(
     table: MultiOutputTable, day: float | None, step: float | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Series of rows, see :func:`~gpflow_bae.impute.model.gaps.series_of`, of one time of day."""
+    """Series of rows (:func:`series_of`), of one time of day if the day is given."""
     if day is None or step is None:
         return series_of(table)
     x = table.X[..., 0]

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...data import MultiOutputTable
 from ..method_names import GP, METHODS
-from .iterative_imputer import Chain, ChainSetup, fit_chains
+from .chains import Chain, ChainSetup
 from .linear_interpolation import Lines
 
 __all__ = ["SIMPLE", "Context", "Simple", "fit_simple", "read_simple", "variants"]
@@ -54,10 +54,6 @@ class _Means:
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {}
 
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> _Means:
-        return cls()
-
 
 def variants(
     name: str, table: MultiOutputTable, context: Context, seconds: float
@@ -77,20 +73,21 @@ def variants(
     if name == "hour":
         known = context.day is not None and context.step is not None
         return {(): Lines.fit(table, context.day, context.step)} if known else {}
+    try:
+        from .chain_fitting import fit_chains
+    except ImportError:
+        return {}
     trees = name == "trees"
     ways = (True,) if trees else (False, True)
     found: dict[Any, Simple] = {}
     for with_inputs in ways:
-        try:
-            chains = fit_chains(
-                table,
-                context.features,
-                with_inputs=with_inputs,
-                trees=trees,
-                seconds=seconds / len(ways),
-            )
-        except ImportError:
-            return {}
+        chains = fit_chains(
+            table,
+            context.features,
+            with_inputs=with_inputs,
+            trees=trees,
+            seconds=seconds / len(ways),
+        )
         found |= {chain.setup: chain for chain in chains}
     return found
 
@@ -101,6 +98,8 @@ def fit_simple(
     """Fit a method with one of its settings; None if there is no time for it."""
     if name not in ("iterative", "trees"):
         return variants(name, table, context, seconds).get(())
+    from .chain_fitting import fit_chains
+
     setup = ChainSetup(*setup)
     chains = fit_chains(
         table,
@@ -117,7 +116,7 @@ def fit_simple(
 def read_simple(name: str, arrays: Mapping[str, np.ndarray]) -> Simple:
     """The fit of a method from the arrays that it gave."""
     if name == "mean":
-        return _Means.from_arrays(arrays)
+        return _Means()
     if name in ("linear", "hour"):
         return Lines.from_arrays(arrays)
     return Chain.from_arrays(arrays)

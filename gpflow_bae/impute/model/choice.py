@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from check_shapes import check_shapes
 
-from ...data import MultiOutputTable, Standardiser
-from ..baselines.iterative_imputer import mean_squares
+from ...data import Standardiser
+from ..baselines.chains import mean_squares
 from ..baselines.methods import SIMPLE, Context, variants
 from ..method_names import GP
 from ..reading.indicators import groups
@@ -18,7 +20,7 @@ from ..reading.kinds.column_kind import ColumnKind
 from .calibration import gap_weights, variance_scales
 from .gaps import HiddenGaps
 
-__all__ = ["Choice", "GapErrors", "by_gap", "compare", "errors_of", "hide", "settled"]
+__all__ = ["Choice", "GapErrors", "by_gap", "compare", "settled"]
 
 _SECONDS = 15.0  # for each of the methods that take long
 _DOUBT = 0.5  # standard errors by which a simple method must be better than the GPs
@@ -83,7 +85,34 @@ class Choice:
         return dataclasses.replace(self, methods=self._best(both), errors=both)
 
     def _best(self, errors: Mapping[str, GapErrors]) -> tuple[str, ...]:
-        return _best(errors, len(self.methods), self.together)
+        """The method of each column: the GPs, or one that is better by half its doubt.
+
+        Differences are paired by gap. Gaps of other columns count as few of a column's own. Columns
+        of zeros and ones of one category have one method: the GPs, unless another is best for all.
+        """
+        first = next(iter(errors), GP)
+        found = [first] * len(self.methods)
+        if first not in errors or not errors[first].counts.any():
+            return tuple(found)
+        gap, column = np.nonzero(errors[first].counts)
+        cells = np.maximum(errors[first].counts.sum(0), 1.0)
+        for p in range(len(self.methods)):
+            counts, lowest = gap_weights(column == p), 0.0
+            for name, rival in errors.items():
+                unit = (rival.squares + errors[first].squares).sum(0) / cells
+                # Relative to the columns' errors: badly predicted ones may not outweigh others.
+                differences = rival.squares - errors[first].squares
+                differences = (differences / np.where(unit > 0.0, unit, 1.0))[gap, column]
+                gain = float(differences @ counts)
+                rest = differences - gain / counts.sum()
+                doubt = np.sqrt(np.square(rest) @ np.square(counts))
+                if gain < lowest and gain < -_DOUBT * doubt:
+                    found[p], lowest = name, gain
+        for columns in self.together:
+            if len({found[p] for p in columns}) > 1:
+                for p in columns:
+                    found[p] = first
+        return tuple(found)
 
 
 def compare(
@@ -109,27 +138,23 @@ def compare(
     if of_gps is not None:
         errors[GP] = _errors(hidden, of_gps, truth, to_units)
     for name in names:
-        fits = [
-            {
-                setup: fit.predict(gaps.table, context.features)
-                for setup, fit in variants(
-                    name, gaps.table, context, _SECONDS / len(hidden)
-                ).items()
-            }
-            for gaps in hidden
-        ]
-        shared = [setup for setup in fits[0] if all(setup in found for found in fits)]
+        fits = []
+        for gaps in hidden:
+            found = variants(name, gaps.table, context, _SECONDS / len(hidden))
+            fits.append({k: fit.predict(gaps.table, context.features) for k, fit in found.items()})
+        shared = [setup for setup in fits[0] if all(setup in fit for fit in fits)]
         if not shared:
             continue
         of_setup = {
-            setup: _errors(hidden, [found[setup] for found in fits], truth, to_units)
+            setup: _errors(hidden, [fit[setup] for fit in fits], truth, to_units)
             for setup in shared
         }
         best = min(of_setup, key=lambda setup: _mean_square(of_setup[setup]))
         setups[name], errors[name] = best, of_setup[best]
-        scales[name] = _scale_of(hidden, [found[best] for found in fits], Z, name)
+        scales[name] = _scale_of(hidden, [fit[best] for fit in fits], Z, name)
     together = groups(hidden[0].table.output_names)
-    return Choice(_best(errors, Z.shape[-1], together), setups, scales, errors, together)
+    choice = Choice((GP,) * Z.shape[-1], setups, scales, errors, together)
+    return choice.without(())
 
 
 def settled(
@@ -158,28 +183,17 @@ def by_gap(gaps: HiddenGaps, squares: np.ndarray) -> GapErrors:
     return GapErrors(total, np.bincount(place, minlength=size).reshape(shape).astype(float))
 
 
-def errors_of(choice: Sequence[str], errors: Mapping[str, GapErrors]) -> GapErrors:
-    """The errors of a table whose columns have these methods."""
-    picked = [errors[name] for name in choice]
-    return GapErrors(
-        np.stack([e.squares[:, p] for p, e in enumerate(picked)], axis=-1), picked[0].counts
-    )
-
-
 def _errors(
     hidden: Sequence[HiddenGaps],
     moments: Sequence[_Moments],
     truth: np.ndarray,
     to_units: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> GapErrors:
-    parts = [
+    parts = (
         by_gap(gaps, np.square(to_units(*found) - truth))
         for gaps, found in zip(hidden, moments, strict=True)
-    ]
-    return GapErrors(
-        np.concatenate([part.squares for part in parts]),
-        np.concatenate([part.counts for part in parts]),
     )
+    return functools.reduce(operator.add, parts)
 
 
 def _scale_of(
@@ -200,43 +214,3 @@ def _mean_square(errors: GapErrors) -> float:
     """The mean over columns of their mean squared errors."""
     counts = errors.counts.sum(0)
     return float(np.mean(errors.squares.sum(0)[counts > 0] / counts[counts > 0]))
-
-
-def _best(
-    errors: Mapping[str, GapErrors], number: int, together: Sequence[Sequence[int]]
-) -> tuple[str, ...]:
-    """The method of each of so many columns: the GPs, or one that is better by half its doubt.
-
-    Differences are paired by gap. Gaps of other columns count as few of a column's own. Columns of
-    zeros and ones of one category have one method: the GPs, unless another is best for all.
-    """
-    first = next(iter(errors), GP)
-    found = [first] * number
-    if first not in errors or not errors[first].counts.any():
-        return tuple(found)
-    gap, column = np.nonzero(errors[first].counts)
-    cells = np.maximum(errors[first].counts.sum(0), 1.0)
-    for p in range(number):
-        counts, lowest = gap_weights(column == p), 0.0
-        for name, rival in errors.items():
-            unit = (rival.squares + errors[first].squares).sum(0) / cells
-            # Relative to the columns' errors, so that badly predicted ones do not outweigh others.
-            differences = rival.squares - errors[first].squares
-            differences = (differences / np.where(unit > 0.0, unit, 1.0))[gap, column]
-            gain = float(differences @ counts)
-            rest = differences - gain / counts.sum()
-            doubt = np.sqrt(np.square(rest) @ np.square(counts))
-            if gain < lowest and gain < -_DOUBT * doubt:
-                found[p], lowest = name, gain
-    for columns in together:
-        if len({found[p] for p in columns}) > 1:
-            for p in columns:
-                found[p] = first
-    return tuple(found)
-
-
-def hide(table: MultiOutputTable, Z: np.ndarray, gaps: HiddenGaps) -> HiddenGaps:
-    """The same gaps in a table of other outputs [T, N, P]."""
-    mask = gaps.table.test_mask
-    covered = dataclasses.replace(table, Y=np.where(mask, np.nan, Z), truth=Z, test_mask=mask)
-    return dataclasses.replace(gaps, table=covered)

@@ -15,7 +15,7 @@ from ..reading.kinds.column_kind import ColumnKind
 from ..reading.user_table import UserTable
 from .fitted import Fit
 from .gaps import with_outputs
-from .posterior import TablePosterior, features_of
+from .posterior import TablePosterior
 from .rows import fit_rows, predict_rows
 
 __all__ = ["draw"]
@@ -37,8 +37,7 @@ def draw(fit: Fit, user: UserTable, number: int, seed: int) -> Iterator[np.ndarr
     by_model = np.array([method == GP for method in fit.choice.methods])
     residual = Z
     if fit.posterior is not None:
-        trend = features_of(user.calendar, fit.plan.periods, Z.shape[:2])
-        residual = Z - trend @ fit.posterior.coefficients
+        residual = Z - fit.posterior.trend(user.calendar, Z.shape[:2])
     kinds = user.columns.kinds
     for _ in range(number):
         moved, noise = _residuals(fit.posterior, table, residual, where, rng)

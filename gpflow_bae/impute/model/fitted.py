@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -23,12 +22,11 @@ from ..reading.columns import FittedColumns
 from ..reading.kinds.logarithms import BEYOND, near_the_range
 from ..reading.user_table import CellPredictions, UserTable
 from .calendar import PERIODS, calendar_features, visible_periods
-from .calibration import stacked
-from .choice import Choice, compare, errors_of, hide, settled
+from .choice import Choice, compare, settled
 from .fitting import fit
-from .gaps import HiddenGaps, hide_gaps, with_outputs
+from .gaps import HiddenGaps, hide_gaps_if_any, with_outputs
 from .plan import Plan
-from .posterior import TablePosterior, features_of
+from .posterior import TablePosterior
 
 __all__ = ["Fit", "context_of", "fit_table", "make_plan"]
 
@@ -119,9 +117,10 @@ class Fit:
     def warnings(self) -> tuple[str, ...]:
         """Warnings about the fit for the user, in sentences."""
         error = np.nan if self.posterior is None else self.posterior.gap_error
-        if "mean" in self.choice.errors and {*self.choice.methods} <= {*self.choice.errors}:
-            own = errors_of(self.choice.methods, self.choice.errors)
-            error = np.sqrt(own.squares.sum() / self.choice.errors["mean"].squares.sum())
+        methods, errors = self.choice.methods, self.choice.errors
+        if "mean" in errors and {*methods} <= {*errors}:
+            own = sum(errors[name].squares[:, p].sum() for p, name in enumerate(methods))
+            error = np.sqrt(own / errors["mean"].squares.sum())
         if not error > _USELESS:
             return ()
         return (
@@ -181,6 +180,8 @@ class Fit:
             prefix = f"simple.{name}."
             own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
             simple[name] = read_simple(name, own)
+        if GP in methods and "of_rows.mean" not in arrays:
+            raise ValueError(f"{path} was written by an earlier version: fit the table again.")
         scales = {name: np.array(v) for name, v in record.get("scales", {}).items()}
         return cls(
             columns,
@@ -190,7 +191,7 @@ class Fit:
                 transforms=tuple(kind.transform for kind in columns.kinds),
             ),
             plan,
-            TablePosterior.load(path, plan) if GP in methods else None,
+            TablePosterior.from_arrays(arrays, plan) if GP in methods else None,
             np.array(record["limits"]),
             Choice(methods, scales=scales),
             simple,
@@ -262,7 +263,8 @@ def fit_table(
     :param method: the name of a method for all columns, or ``"auto"`` for the one that predicts the
         hidden gaps of a column best.
     :param compared: whether all methods are compared whatever ``method`` is.
-    :raises ValueError: for a start that is a fit of another table.
+    :raises ValueError: for a start that is a fit of another table, or a method that cannot fill
+        this one.
     """
     of = digest(user.table.X, user.table.Y, user.table.lengths)
     if start is not None and getattr(start, "table", None) != of:
@@ -296,10 +298,14 @@ def fit_table(
             start=begin,
             rates=np.where(binary, standardiser.mean, np.nan),
         )
-        hidden, of_gps = _of_trials(posterior, table, Z, user)
-        posterior = dataclasses.replace(posterior, trials=())
+        hidden = [gaps for gaps, _ in posterior.hidden]
+        of_gps = [moments for _, moments in posterior.hidden]
+        posterior = dataclasses.replace(posterior, hidden=())
     if choice is None:
-        hidden = hidden or _gaps_in(with_outputs(table, Z), seed)
+        if not hidden:
+            shown = with_outputs(table, Z)
+            drawn = (hide_gaps_if_any(shown, _HIDDEN, seed + k) for k in range(_MASKS))
+            hidden = [gaps for gaps in drawn if gaps is not None]
         names = SIMPLE if method == AUTO or compared else (method,)
         in_units = settled(standardiser, user.columns.kinds, spread(table.Y, axis=(0, 1)))
         choice = Choice((GP,) * num_outputs)
@@ -318,6 +324,14 @@ def fit_table(
         elif jointly:  # the GPs' errors are not those of the tasks' distribution, which are lower
             choice = dataclasses.replace(choice, methods=(GP,) * num_outputs, errors={})
     found = Fit(user.columns, standardiser, plan, posterior, limits, choice, {}, of)
+    return _with_its_methods(found, user, table, method)
+
+
+def _with_its_methods(found: Fit, user: UserTable, table: MultiOutputTable, method: str) -> Fit:
+    """The fit with the simple methods of its choice, without those that cannot be fitted.
+
+    :raises ValueError: if ``method``, the name of a method for all columns, is one of these.
+    """
     while left := set(found.choice.methods) - {GP} - set(found.simple):
         name = min(left)
         more = None
@@ -330,30 +344,8 @@ def fit_table(
                 "there are many columns; 'hour' needs dates with several rows in a day; all need "
                 "observed cells that can be hidden."
             )
-        absent = {name} if posterior is not None else {name, GP}
+        absent = {name} if found.posterior is not None else {name, GP}
         found = more or dataclasses.replace(found, choice=found.choice.without(absent))
-    return found
-
-
-def _of_trials(
-    posterior: TablePosterior, table: MultiOutputTable, Z: np.ndarray, user: UserTable
-) -> tuple[list[HiddenGaps], list[tuple[np.ndarray, np.ndarray]]]:
-    """The hidden gaps of a calibration in standardised outputs, and the GPs' moments of them."""
-    periods = posterior.plan.periods
-    trend = features_of(user.calendar, periods, Z.shape[:2]) @ posterior.coefficients
-    moments = []
-    for trial in posterior.trials:
-        mean, variance = stacked(posterior.weight, trial.smooth, trial.of_rows)
-        moments.append(posterior.with_chances(mean + trend, variance * posterior.variance_scale))
-    return [hide(table, Z, trial.gaps) for trial in posterior.trials], moments
-
-
-def _gaps_in(table: MultiOutputTable, seed: int) -> list[HiddenGaps]:
-    """Different gaps of a table, to compare methods by; none where no cell can be hidden."""
-    found = []
-    for k in range(_MASKS):
-        with contextlib.suppress(ValueError):
-            found.append(hide_gaps(table, _HIDDEN, seed + k, least_gaps=1))
     return found
 
 

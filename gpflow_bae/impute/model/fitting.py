@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 import gpflow
 import numpy as np
@@ -16,7 +17,7 @@ from ...models import LinearCoregionalisation
 from ...posteriors import CoregionalisationPosterior
 from .calibration import Trial, calibrate, stacked
 from .chances import Chances
-from .gaps import HiddenGaps, hide_gaps, with_outputs
+from .gaps import HiddenGaps, hide_gaps_if_any, with_outputs
 from .plan import Plan
 from .posterior import TablePosterior, features_of
 from .rows import fit_rows, predict_rows
@@ -58,13 +59,14 @@ def fit(
     rows = table.rows
     features = features_of(times, plan.periods, Z.shape[:2])
     coefficients = fit_trend(features, plan.periods, table, Z, seed)
-    residual = Z - features @ coefficients
+    trend = features @ coefficients
+    residual = Z - trend
     shown = with_outputs(table, residual)
     chances = Chances(np.full(Z.shape[-1], np.nan) if rates is None else rates)
-    if table.X.shape[-1] == 0:
-        return _fit_rows_alone(plan, shown, Z, coefficients, rng, chances)
     of_fit, num_fits = plan.fit, plan.num_fits or 1
-    if np.count_nonzero(table.observed) <= 2 * of_fit.cells_per_block:  # all of them are in a fit
+    if table.X.shape[-1] == 0:  # the Gaussian of rows stands alone
+        num_fits = 0
+    elif np.count_nonzero(table.observed) <= 2 * of_fit.cells_per_block:  # all of them are in a fit
         num_fits = plan.num_fits or _FITS_OF_SMALL
         of_fit = dataclasses.replace(
             of_fit, cells_per_fit_block=(3 * of_fit.cells_per_fit_block) // 2
@@ -100,18 +102,33 @@ def fit(
         )
         models.append(model)
         if hidden is not None:
-            trials.append(_trial(plan, model, hidden))
+            trials.append(_trial(plan, [model], hidden))
     if not trials and plan.calibration > 0.0:
         drawn = [_gaps(shown, _HIDDEN, rng, 1) for _ in range(_MASKS)]
-        trials = [_trial(plan, models[0], gaps) for gaps in drawn if gaps is not None]
+        trials = [_trial(plan, models[:1], gaps) for gaps in drawn if gaps is not None]
     weight, scale, error = calibrate(trials, residual, Z)
-    chances = _calibrated(chances, trials, weight, scale, Z - residual, Z)
+    weight = weight if models else np.zeros(len(weight))
+    # Chances are of variances that are not scaled.
+    scale[chances.columns] = 1.0
+    moments = []
+    for trial in trials:
+        mean, variance = stacked(weight, trial.smooth, trial.of_rows)
+        moments.append((mean + trend, variance))
+    chances = chances.fit(
+        [(*pair, Z, trial.mask) for pair, trial in zip(moments, trials, strict=True)]
+    )
+    hidden_gaps = tuple(
+        (trial.gaps.of_outputs(Z), chances.moments(mean, variance * scale))
+        for trial, (mean, variance) in zip(trials, moments, strict=True)
+    )
     of_rows = fit_rows(plan, table, residual)
-    smooth = CoregionalisationPosterior(tuple(models), plan.fit.cells_per_block)
-    jointly = fit_tasks(plan, shown, Z, smooth, rng) if plan.calibration > 0.0 else None
-    of_tasks, error = (None, error) if jointly is None else jointly
-    if of_tasks is not None:
-        of_tasks.variance_scale[chances.columns] = 1.0
+    smooth, of_tasks = None, None
+    if models:
+        smooth = CoregionalisationPosterior(tuple(models), plan.fit.cells_per_block)
+        jointly = fit_tasks(plan, shown, Z, smooth, rng) if plan.calibration > 0.0 else None
+        if jointly is not None:
+            of_tasks, error = jointly
+            of_tasks.variance_scale[chances.columns] = 1.0
     return TablePosterior(
         plan,
         smooth,
@@ -119,66 +136,25 @@ def fit(
         weight,
         coefficients,
         scale,
-        error,
         chances,
+        error,
         of_tasks,
-        tuple(trials),
+        hidden_gaps,
     )
 
 
-def _calibrated(
-    chances: Chances,
-    trials: list[Trial],
-    weight: np.ndarray,
-    scale: np.ndarray,
-    trend: np.ndarray,
-    Z: np.ndarray,
-) -> Chances:
-    """Chances with their sharpness, of variances that are not scaled: their scales become 1."""
-    scale[chances.columns] = 1.0
-    cells = []
-    for trial in trials if len(chances.columns) else ():
-        mean, variance = stacked(weight, trial.smooth, trial.of_rows)
-        cells.append((mean + trend, variance, Z, trial.mask))
-    return chances.fit(cells)
+def _trial(plan: Plan, models: Sequence[LinearCoregionalisation], gaps: HiddenGaps) -> Trial:
+    """Predictions of hidden gaps by models and by the Gaussian of rows, fitted without them.
 
-
-def _fit_rows_alone(
-    plan: Plan,
-    shown: MultiOutputTable,
-    Z: np.ndarray,
-    coefficients: np.ndarray,
-    rng: np.random.Generator,
-    chances: Chances,
-) -> TablePosterior:
-    """The posterior of a table without inputs: the Gaussian of single rows, calibrated."""
-    trials = []
-    for gaps in (_gaps(shown, _HIDDEN, rng, 1) for _ in range(_MASKS if plan.calibration else 0)):
-        if gaps is not None:
-            hidden = gaps.table
-            mean, variance = predict_rows(fit_rows(plan, hidden, hidden.Y), plan, hidden, hidden.Y)
-            moments = mean, np.where(hidden.test_mask, variance, 1.0)
-            trials.append(Trial(gaps, moments, moments))
-    _, scale, error = calibrate(trials, shown.Y, Z)
-    weight = np.zeros(len(scale))
-    chances = _calibrated(chances, trials, weight, scale, Z - shown.Y, Z)
-    of_rows = fit_rows(plan, shown, shown.Y)
-    return TablePosterior(
-        plan, None, of_rows, weight, coefficients, scale, error, chances, trials=tuple(trials)
-    )
-
-
-def _trial(plan: Plan, model: LinearCoregionalisation, gaps: HiddenGaps) -> Trial:
-    """Predictions of hidden gaps by a model and by the Gaussian of rows, fitted without them."""
+    Without models both are those of the Gaussian of rows.
+    """
     table = gaps.table
-    of_rows = fit_rows(plan, table, table.Y)
-    return Trial(
-        gaps,
-        CoregionalisationPosterior((model,), plan.fit.cells_per_block).predict_cells(
-            table.X, table.Y, table.lengths, table.test_mask
-        ),
-        predict_rows(of_rows, plan, table, table.Y),
-    )
+    of_rows = predict_rows(fit_rows(plan, table, table.Y), plan, table, table.Y)
+    if not models:
+        return Trial(gaps, of_rows, of_rows)
+    smooth = CoregionalisationPosterior(tuple(models), plan.fit.cells_per_block)
+    moments = smooth.predict_cells(table.X, table.Y, table.lengths, table.test_mask)
+    return Trial(gaps, moments, of_rows)
 
 
 def _gaps(
@@ -187,18 +163,11 @@ def _gaps(
     """Gaps in a table; None for a fraction of 0, or where fewer than ``least`` gaps have room."""
     if fraction == 0.0:
         return None
-    found = _hidden(table, fraction, int(rng.integers(2**31)))
+    found = hide_gaps_if_any(table, fraction, int(rng.integers(2**31)))
     return None if found is None or found.num_gaps < least else found
-
-
-def _hidden(table: MultiOutputTable, fraction: float, seed: int) -> HiddenGaps | None:
-    try:
-        return hide_gaps(table, fraction, seed, least_gaps=1)
-    except ValueError:  # no cell could be hidden
-        return None
 
 
 def _example(table: MultiOutputTable, seed: int) -> MultiOutputTable | None:
     """The table with further gaps, as an example that the fit has to predict."""
-    found = _hidden(table, _EXAMPLES, seed)
+    found = hide_gaps_if_any(table, _EXAMPLES, seed)
     return None if found is None else found.table

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...data import MultiOutputTable
+from ..baselines.linear_interpolation import series_of
 from ..reading.indicators import groups
 
-__all__ = ["HiddenGaps", "hide_gaps", "series_of", "with_outputs"]
+__all__ = ["HiddenGaps", "hide_gaps", "hide_gaps_if_any", "with_outputs"]
 
 _LEAST_GAPS = 10
 _MOST = 0.3  # share of a column's observed cells that may be hidden
@@ -54,6 +55,11 @@ class HiddenGaps:
         """Number of hidden cells."""
         return int(np.count_nonzero(self.table.test_mask))
 
+    def of_outputs(self, Z: np.ndarray) -> HiddenGaps:
+        """The same gaps in a table of other outputs [T, N, P]."""
+        hidden = np.where(self.table.test_mask, np.nan, Z)
+        return dataclasses.replace(self, table=dataclasses.replace(self.table, Y=hidden, truth=Z))
+
     def describe(self) -> str:
         """A description of the hidden cells, in words."""
         cells = f"{self.num_cells} observed cells in {self.num_gaps} gaps"
@@ -73,11 +79,11 @@ def hide_gaps(
 ) -> HiddenGaps:
     """Hide a share of the observed cells, in gaps whose shapes are drawn from the table's own.
 
-    A gap is a run of missing cells of one column along its series (:func:`series_of`), with
-    the runs of other columns that cover most of the same rows. Complete columns stay complete:
-    nothing has to be filled there. A gap longer than an eighth of the observed cells of its columns
-    is cut to that. In a table without missing cells single cells of all columns are hidden. Columns
-    of one category are hidden together.
+    A gap is a run of missing cells of one column along its series (rows of a task that agree in all
+    inputs but the first), with the runs of other columns that cover most of the same rows. Complete
+    columns stay complete: nothing has to be filled there. A gap longer than an eighth of the
+    observed cells of its columns is cut to that. In a table without missing cells single cells of
+    all columns are hidden. Columns of one category are hidden together.
 
     :param table: the table; its test cells are ignored.
     :param fraction: share of the observed cells of the columns with holes, in (0, 1); more where
@@ -158,31 +164,14 @@ def hide_gaps(
     return HiddenGaps(covered, gap_of, shaped)
 
 
-def series_of(table: MultiOutputTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Indices of the task and of the row [G, L] of each place of each series.
-
-    The rows of a task that agree in all inputs but the first form a series, in the order of the
-    first input: the days of one station, all of a recording, or a single row where inputs are
-    coordinates. Without inputs each row is a series; they are ordered by their cells, so that the
-    order of rows has no effect. The third array is False where a series is shorter than L.
-    """
-    series = []
-    for t, (inputs, length) in enumerate(zip(table.X, table.lengths, strict=True)):
-        inputs = inputs[:length]
-        if inputs.shape[1] == 0:
-            cells = np.nan_to_num(table.Y[t, :length], nan=np.inf)
-            series += [(t, np.array([row])) for row in np.lexsort(cells.T)]
-            continue
-        _, group = np.unique(inputs[:, 1:], axis=0, return_inverse=True)
-        ordered = np.lexsort((inputs[:, 0], group.ravel()))
-        ends = np.cumsum(np.bincount(group.ravel()))[:-1]
-        series += [(t, rows) for rows in np.split(ordered, ends)]
-    longest = max(len(rows) for _, rows in series)
-    task, row = np.zeros((2, len(series), longest), dtype=int)
-    real = np.zeros((len(series), longest), dtype=bool)
-    for i, (t, rows) in enumerate(series):
-        task[i], row[i, : len(rows)], real[i, : len(rows)] = t, rows, True
-    return task, row, real
+def hide_gaps_if_any(
+    table: MultiOutputTable, fraction: float, seed: int, *, least_gaps: int = 1
+) -> HiddenGaps | None:
+    """Hide gaps as :func:`hide_gaps` does; None where no cell can be hidden."""
+    try:
+        return hide_gaps(table, fraction, seed, least_gaps=least_gaps)
+    except ValueError:
+        return None
 
 
 def with_outputs(table: MultiOutputTable, Y: np.ndarray) -> MultiOutputTable:

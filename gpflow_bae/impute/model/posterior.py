@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,11 +11,11 @@ from check_shapes import check_shapes
 from ...data import MultiOutputTable
 from ...models import LinearCoregionalisation
 from ...posteriors import CoregionalisationPosterior
-from ...posteriors.coregionalisation import KIND, models_of, read_arrays
-from ...posteriors.stored.archive import write_archive
+from ...posteriors.coregionalisation import models_of
 from .calendar import calendar_features
-from .calibration import Trial, stacked
+from .calibration import stacked
 from .chances import Chances
+from .gaps import HiddenGaps
 from .plan import Plan
 from .rows import GaussianRows, predict_rows
 from .starts import LEAST_NOISE, initial_model
@@ -44,10 +43,11 @@ class TablePosterior:
       of hidden gaps.
     * gap_error: root mean squared error on hidden gaps, as a share of that of column means; NaN
       where there was nothing to hide.
-    * chances: of columns of zeros and ones; None where there are none.
+    * chances: of columns of zeros and ones.
     * of_tasks: a distribution of all cells of a task, which takes the place of the GPs for missing
       cells of rows that it knows; None where tasks have no rows in common.
-    * trials: the hidden gaps of the calibration and predictions of their cells; not saved.
+    * hidden: the hidden gaps of the calibration, in standardised outputs, and the moments [T, N, P]
+      of their cells; not saved.
     """
 
     plan: Plan
@@ -56,10 +56,10 @@ class TablePosterior:
     weight: np.ndarray
     coefficients: np.ndarray
     variance_scale: np.ndarray
+    chances: Chances
     gap_error: float = np.nan
-    chances: Chances | None = None
     of_tasks: CalibratedTasks | None = None
-    trials: tuple[Trial, ...] = ()
+    hidden: tuple[tuple[HiddenGaps, tuple[np.ndarray, np.ndarray]], ...] = ()
 
     @check_shapes("table.X: [T, N, D]", "Z: [T, N, P]", "where: [T, N, P]", "times: [T, N]")
     def predict(
@@ -76,14 +76,14 @@ class TablePosterior:
         :param times: datetime64 of the rows, if the plan has periods.
         :param where: cells to predict, NaN elsewhere; all cells but padding if None.
         """
-        trend = features_of(times, self.plan.periods, Z.shape[:2]) @ self.coefficients
+        trend = self.trend(times, Z.shape[:2])
         where = np.ones(Z.shape, dtype=bool) if where is None else where
         where = where & table.rows[..., None]
         residual = Z - trend
         alone = predict_rows(self.of_rows, self.plan, table, residual)
         if self.smooth is None:
             mean, variance = (np.where(where, moment, np.nan) for moment in alone)
-            return self.with_chances(mean + trend, variance * self.variance_scale)
+            return self.chances.moments(mean + trend, variance * self.variance_scale)
         jointly = np.full((2, *Z.shape), np.nan)
         if self.of_tasks is not None:
             found = stacked(self.of_tasks.weight, self.of_tasks.predict(table, residual), alone)
@@ -97,36 +97,32 @@ class TablePosterior:
         mean, variance = stacked(weight, smooth, alone)
         moments = mean + trend, variance * self.variance_scale
         mean, variance = (np.where(left, *pair) for pair in zip(moments, jointly, strict=True))
-        return self.with_chances(mean, variance)
+        return self.chances.moments(mean, variance)
 
-    def with_chances(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Moments [T, N, P] with those of columns of zeros and ones from their chances."""
-        return (mean, variance) if self.chances is None else self.chances.moments(mean, variance)
+    def trend(self, times: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
+        """Trend [T, N, P] of standardised outputs.
+
+        :param times: datetime64 of the rows, if the plan has periods.
+        :param shape: numbers of tasks and rows.
+        """
+        return features_of(times, self.plan.periods, shape) @ self.coefficients
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Arrays by name, of which :meth:`load` reads a file."""
+        """Arrays by name, as :meth:`from_arrays` takes them."""
         arrays = {} if self.smooth is None else self.smooth.to_arrays()
         arrays |= {name: np.asarray(getattr(self, name)) for name in _ARRAYS}
         arrays |= {f"of_rows.{name}": value for name, value in vars(self.of_rows).items()}
-        if self.chances is not None:
-            arrays |= {f"chances.{k}": np.asarray(v) for k, v in vars(self.chances).items()}
+        arrays |= {f"chances.{name}": np.asarray(v) for name, v in vars(self.chances).items()}
         if self.of_tasks is not None:
             arrays |= self.of_tasks.to_arrays("of_tasks.")
         return arrays
 
-    def save(self, path: pathlib.Path) -> None:
-        """Write one file of arrays."""
-        write_archive(path, {"kind": KIND}, self.to_arrays())
-
     @classmethod
-    def load(cls, path: pathlib.Path, plan: Plan) -> TablePosterior:
-        """Read what :meth:`save` wrote.
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], plan: Plan) -> TablePosterior:
+        """Read what :meth:`to_arrays` made.
 
-        :raises ValueError: for a damaged file, or one of another plan.
+        :raises ValueError: for arrays of another plan.
         """
-        arrays, _ = read_arrays(path)
-        if "of_rows.mean" not in arrays:
-            raise ValueError(f"{path} was written by an earlier version: fit the table again.")
         rows = GaussianRows(arrays["of_rows.mean"], arrays["of_rows.covariance"])
         weight, coefficients, scale = (arrays[name] for name in _ARRAYS)
 
@@ -139,21 +135,12 @@ class TablePosterior:
 
         models = models_of(arrays, build)
         smooth = CoregionalisationPosterior(models, plan.fit.cells_per_block) if models else None
-        chances, of_tasks = None, None
-        if "chances.rates" in arrays:
+        of_tasks, chances = None, Chances(np.full(len(scale), np.nan))
+        if "chances.rates" in arrays:  # files of earlier versions have none
             chances = Chances(arrays["chances.rates"], float(arrays["chances.sharpness"]))
         if "of_tasks.mean" in arrays:
             of_tasks = CalibratedTasks.from_arrays(arrays, "of_tasks.")
-        return cls(
-            plan,
-            smooth,
-            rows,
-            weight,
-            coefficients,
-            scale,
-            chances=chances,
-            of_tasks=of_tasks,
-        )
+        return cls(plan, smooth, rows, weight, coefficients, scale, chances, of_tasks=of_tasks)
 
 
 def features_of(

@@ -47,9 +47,10 @@ class GaussianRows:
         mean, width = np.nanmean(values, axis=0), values.shape[1]
         covariance = np.eye(width)
         for _ in range(_MOST_ROUNDS):
-            filled, spread = _conditional(mean, covariance, values, shown)
+            filled, left = _conditional(mean, covariance, values, shown)
             new_mean = filled.mean(0)
             centred = filled - new_mean
+            spread = sum(len(rows) * covariance for rows, covariance in left)
             total = centred.T @ centred + spread + _PSEUDO_ROWS * np.eye(width)
             new = total / (len(values) + _PSEUDO_ROWS)
             change = np.abs(new - covariance).max()
@@ -63,13 +64,12 @@ class GaussianRows:
         """Means and variances of all cells given those of their row; observed ones are certain."""
         values = np.concatenate([Z, X], axis=-1)
         shown = ~np.isnan(values)
-        filled = np.empty_like(values)
+        filled, left = _conditional(self.mean, self.covariance, values, shown)
         variance = np.empty_like(values)
-        for rows, gain, left in _patterns(self.covariance, shown):
-            filled[rows] = self.mean + _centred(values[rows], shown[rows], self.mean) @ gain.T
-            variance[rows] = np.maximum(np.diagonal(left), 0.0)
+        for rows, covariance in left:
+            variance[rows] = np.maximum(np.diagonal(covariance), 0.0)
         P = Z.shape[1]
-        return np.where(shown, values, filled)[:, :P], np.where(shown, 0.0, variance)[:, :P]
+        return filled[:, :P], np.where(shown, 0.0, variance)[:, :P]
 
     @check_shapes("X: [n, D]", "Z: [n, P]", "return: [n, P]")
     def draw_residuals(self, X: np.ndarray, Z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -118,18 +118,18 @@ def _inputs(plan: Plan, table: MultiOutputTable) -> np.ndarray:
 
 def _conditional(
     mean: np.ndarray, covariance: np.ndarray, values: np.ndarray, shown: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with missing cells at their conditional means, and the sum of their covariances."""
+) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
+    """Rows with missing cells at their conditional means, and the conditional covariances.
+
+    The latter are those of each pattern of observed columns, beside the numbers of its rows.
+    """
     filled = np.empty_like(values)
-    total = np.zeros_like(covariance)
+    centred = np.where(shown, values - mean, 0.0)
+    covariances = []
     for rows, gain, left in _patterns(covariance, shown):
-        filled[rows] = mean + _centred(values[rows], shown[rows], mean) @ gain.T
-        total += len(rows) * left
-    return np.where(shown, values, filled), total
-
-
-def _centred(values: np.ndarray, shown: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    return np.where(shown, values - mean, 0.0)
+        filled[rows] = mean + centred[rows] @ gain.T
+        covariances.append((rows, left))
+    return np.where(shown, values, filled), covariances
 
 
 def _patterns(

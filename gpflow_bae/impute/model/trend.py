@@ -10,13 +10,14 @@ from ...core.scales import spread
 from ...data import MultiOutputTable
 from ..baselines.linear_interpolation import Lines
 from .calendar import PERIODS
-from .gaps import HiddenGaps, hide_gaps, with_outputs
+from .gaps import HiddenGaps, hide_gaps_if_any, with_outputs
 
 __all__ = ["fit_trend"]
 
 _RIDGE = 3.0  # pseudo-observations of zero for each calendar feature
 _FREE = 0.03  # pseudo-observations for the line of a task, which is next to free
 _HIDDEN, _MASKS = 0.1, 3  # share of the cells in gaps, and different gaps
+_LEAST_GAPS = 10
 _DOUBT = 1.0  # standard errors that the gain of a column must exceed
 
 
@@ -45,12 +46,10 @@ def fit_trend(
     ends = 1 + np.cumsum([2 * PERIODS[name][1] for name in periods])
     parts = [slice(a, b) for a, b in zip([1, *ends[:-1]], ends, strict=True)]
     shown = with_outputs(table, Z)
-    hidden: list[HiddenGaps] = []
-    for k in range(_MASKS):
-        try:
-            hidden.append(hide_gaps(shown, _HIDDEN, seed + k))
-        except ValueError:  # no cell can be hidden
-            break
+    drawn = (
+        hide_gaps_if_any(shown, _HIDDEN, seed + k, least_gaps=_LEAST_GAPS) for k in range(_MASKS)
+    )
+    hidden = [gaps for gaps in drawn if gaps is not None]
     missed: list[np.ndarray] = []
     moved: list[np.ndarray] = []
     for gaps in hidden:

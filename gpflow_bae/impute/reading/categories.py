@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .cells import as_text
+from .cells import Cells
 from .indicators import Indicator
 from .problems import Problems
 from .table_format import TableFormat
@@ -22,29 +22,24 @@ _FEW = 5  # categories that may be as rare as that
 _NUMBER = re.compile("[<>≤≥+\N{MINUS SIGN}-]?=?\\s*[.,]?\\d.*")
 
 
-def are_categories(column: pd.Series, table_format: TableFormat) -> bool:
+def are_categories(cells: Cells) -> bool:
     """Whether the cells are categories: True and False, or words none of which begins with a digit.
 
     A column of pandas' categories that are no numbers is one in any case.
     """
+    column = cells.column
     if isinstance(column.dtype, pd.CategoricalDtype):
         return not pd.api.types.is_numeric_dtype(column.cat.categories)
     if pd.api.types.is_bool_dtype(column):
         return True
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
         return False
-    text, missing = as_text(column, table_format)
-    said = text[~missing].unique()
+    said = cells.text[~cells.missing].unique()
     return len(said) > 0 and not any(_NUMBER.fullmatch(cell) for cell in said)
 
 
 def read_categories(
-    column: pd.Series,
-    name: Any,
-    table_format: TableFormat,
-    problems: Problems,
-    filled: bool,
-    fitted: Sequence[Indicator] | None = None,
+    cells: Cells, problems: Problems, filled: bool, fitted: Sequence[Indicator] | None = None
 ) -> dict[Indicator, np.ndarray]:
     """Columns of zeros and ones [rows], NaN where missing: one for each category.
 
@@ -54,7 +49,7 @@ def read_categories(
     :param filled: whether missing cells are to be filled.
     :param fitted: columns of the table of an earlier fit.
     """
-    text, missing = as_text(column, table_format)
+    name, text, missing = cells.name, cells.text, cells.missing
     lower = text.str.lower()
     known = text[~missing]
     truths = set(lower[~missing].unique()) <= {"true", "false"} and len(known) > 0
@@ -118,9 +113,9 @@ def _cells_of(
     values = column.dropna().unique()
     if isinstance(column.dtype, pd.CategoricalDtype):
         values = column.cat.categories
-    text, missing = as_text(pd.Series(values, dtype=object), table_format)
+    cells = Cells.read(pd.Series(values, dtype=object), table_format)
     written: dict[Any, Any] = {}
-    for cell, word, absent in zip(values, text, missing, strict=True):
+    for cell, word, absent in zip(values, cells.text, cells.missing, strict=True):
         if not absent:
             written.setdefault(word, cell)
             written.setdefault(word.lower(), cell)

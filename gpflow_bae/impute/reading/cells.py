@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -15,18 +16,7 @@ from .kinds.limits import FILL_VALUES
 from .problems import Problems
 from .table_format import TableFormat
 
-__all__ = [
-    "FEW_SHOWN",
-    "NUM_SHOWN",
-    "as_text",
-    "check_numbers",
-    "fill_value_notes",
-    "parse_numbers",
-    "read_numbers",
-    "read_tasks",
-    "with_holes",
-    "with_index",
-]
+__all__ = ["FEW_SHOWN", "NUM_SHOWN", "Cells", "fill_value_notes", "with_holes", "with_index"]
 
 NUM_SHOWN = 12  # cells of a problem that a message shows
 FEW_SHOWN = 3  # the same where most of the column is wrong
@@ -38,121 +28,120 @@ _LIMIT = re.compile(r"[<>≤≥]=?\s*[\d.,]+")
 _UNIT = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?\s*[^\d\s.,]+")
 
 
-def read_numbers(
-    raw: pd.DataFrame,
-    names: Iterable[Any],
-    table_format: TableFormat,
-    problems: Problems,
-    *,
-    are_inputs: bool,
-) -> dict[Any, np.ndarray]:
-    """Columns as float64, by name, NaN where cells are missing or wrong.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Cells:
+    """A column of a DataFrame, and its cells as text.
 
-    :param are_inputs: whether a missing cell is a problem. Of outputs, columns with a problem are
-        left out.
+    * name: of the column.
+    * column: the column as it is.
+    * text: its cells without surrounding spaces.
+    * missing [rows]: which of them mean a missing cell, Booleans.
+    * table_format: how text writes numbers and missing cells.
     """
-    found = {}
-    for name in names:
-        text, missing = as_text(raw[name], table_format)
-        values, missing = parse_numbers(raw[name], text, missing, table_format)
-        right = check_numbers(name, values, missing, text, table_format, problems, are_inputs)
-        if right or are_inputs:
-            found[name] = values
-    return found
 
+    name: Any
+    column: pd.Series
+    text: pd.Series
+    missing: np.ndarray
+    table_format: TableFormat
 
-def check_numbers(
-    name: Any,
-    values: np.ndarray,
-    missing: np.ndarray,
-    text: pd.Series,
-    table_format: TableFormat,
-    problems: Problems,
-    is_input: bool,
-) -> bool:
-    """Whether cells are finite numbers, and of an input complete; problems are added if not."""
-    bad, infinite = np.flatnonzero(np.isnan(values) & ~missing), np.flatnonzero(np.isinf(values))
-    if len(bad) + len(infinite) + is_input * np.count_nonzero(missing) == 0:
-        return True
-    cells = text.to_numpy(dtype=object)[bad]
-    many = len(bad) >= 0.5 * np.count_nonzero(~missing)
-    advice = _advice(cells, table_format, many) if len(bad) else ""
-    if len(bad) and many and not advice:
-        _add_words(name, cells, problems)
-    else:
+    @classmethod
+    def read(cls, column: pd.Series, table_format: TableFormat, name: Any = None) -> Cells:
+        """Read a column.
+
+        :param name: of the column; that of the series if None.
+        """
+        text = column.astype(str).str.strip()
+        words = {*_WORDS, *(word.lower() for word in table_format.missing_values)}
+        missing = (column.isna() | text.str.lower().isin(words)).to_numpy()
+        return cls(column.name if name is None else name, column, text, missing, table_format)
+
+    def parse_numbers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Cells as float64, NaN where they are missing or no number; and which are missing.
+
+        Numbers that the format names as missing values are so, however they are written.
+        """
+        column, text, missing = self.column, self.text, self.missing
+        said = text[~missing].str.lower()
+        if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
+            values = column.to_numpy(dtype=float, na_value=np.nan)
+            if column.dtype == np.float32 and not varies(column.to_numpy()):
+                # They differ by rounding of single precision, which double precision would show.
+                values[~np.isnan(values)] = np.nanmax(values, initial=-np.inf)
+        elif len(said) and said.isin(("true", "false")).all():
+            values = (text.str.lower() == "true").to_numpy(dtype=float)
+        else:
+            plain = text.str.replace("\N{MINUS SIGN}", "-").where(~missing, None)
+            if self.table_format.decimal == ",":
+                # A point would separate thousands, and 1.234 be read as a thousandth of its value.
+                plain = plain.where(~plain.str.contains(".", regex=False, na=False), "?")
+                plain = plain.str.replace(",", ".")
+            values = pd.to_numeric(plain, errors="coerce").to_numpy(dtype=float)
+        for word in self.table_format.missing_values:
+            with contextlib.suppress(ValueError):
+                number = float(word.replace(",", "."))
+                missing = missing | np.isin(values, [number, float(np.float32(number))])
+        return np.where(missing, np.nan, values), missing
+
+    def check_numbers(
+        self, values: np.ndarray, missing: np.ndarray, problems: Problems, *, is_input: bool
+    ) -> bool:
+        """Whether cells are finite numbers, and of an input complete; problems are added if not.
+
+        :param values, missing: as :meth:`parse_numbers` returns them.
+        """
+        bad = np.flatnonzero(np.isnan(values) & ~missing)
+        infinite = np.flatnonzero(np.isinf(values))
+        if len(bad) + len(infinite) + is_input * np.count_nonzero(missing) == 0:
+            return True
+        cells = self.text.to_numpy(dtype=object)[bad]
+        many = len(bad) >= 0.5 * np.count_nonzero(~missing)
+        advice = _advice(cells, self.table_format, many) if len(bad) else ""
+        if len(bad) and many and not advice:
+            _add_words(self.name, cells, problems)
+        else:
+            problems.add_rows(
+                f"Column {self.name!r} holds what is no number:",
+                bad,
+                advice,
+                cells=cells,
+                num_shown=FEW_SHOWN if many else NUM_SHOWN,
+            )
         problems.add_rows(
-            f"Column {name!r} holds what is no number:",
-            bad,
-            advice,
-            cells=cells,
-            num_shown=FEW_SHOWN if many else NUM_SHOWN,
+            f"Column {self.name!r} is infinite in", infinite, "Leave cells without a value empty."
         )
-    problems.add_rows(
-        f"Column {name!r} is infinite in", infinite, "Leave cells without a value empty."
-    )
-    if is_input:
+        if is_input:
+            problems.add_rows(
+                f"Input {self.name!r} is missing in",
+                np.flatnonzero(missing),
+                "Inputs must be complete: fill it in, or leave the rows out.",
+            )
+        return False
+
+    def read_numbers(self, problems: Problems, *, is_input: bool) -> dict[Any, np.ndarray]:
+        """Cells as float64 by the column's name, NaN where they are missing or wrong.
+
+        :param is_input: whether a missing cell is a problem. An output with a problem is left out.
+        """
+        values, missing = self.parse_numbers()
+        right = self.check_numbers(values, missing, problems, is_input=is_input)
+        return {self.name: values} if right or is_input else {}
+
+    def read_tasks(self, problems: Problems) -> np.ndarray:
+        """The name of each row's task. A task may be called NA (Namibia) or None."""
+        unnamed = self.column.isna() | self.text.isin({"", *self.table_format.missing_values})
         problems.add_rows(
-            f"Input {name!r} is missing in",
-            np.flatnonzero(missing),
-            "Inputs must be complete: fill it in, or leave the rows out.",
+            f"Task {self.name!r} is missing in",
+            np.flatnonzero(unnamed),
+            "To which series do these rows belong?",
         )
-    return False
-
-
-def parse_numbers(
-    column: pd.Series, text: pd.Series, missing: np.ndarray, table_format: TableFormat
-) -> tuple[np.ndarray, np.ndarray]:
-    """Cells as numbers, NaN where they are missing or none; and which are missing.
-
-    Numbers that the format names as missing values are so, however they are written.
-    """
-    said = text[~missing].str.lower()
-    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
-        values = column.to_numpy(dtype=float, na_value=np.nan)
-        if column.dtype == np.float32 and not varies(column.to_numpy()):
-            # They differ by rounding of single precision, which double precision would show.
-            values[~np.isnan(values)] = np.nanmax(values, initial=-np.inf)
-    elif len(said) and said.isin(("true", "false")).all():
-        values = (text.str.lower() == "true").to_numpy(dtype=float)
-    else:
-        plain = text.str.replace("\N{MINUS SIGN}", "-").where(~missing, None)
-        if table_format.decimal == ",":
-            # A point would separate thousands, and 1.234 be read as a thousandth of what it means.
-            plain = plain.where(~plain.str.contains(".", regex=False, na=False), "?")
-            plain = plain.str.replace(",", ".")
-        values = pd.to_numeric(plain, errors="coerce").to_numpy(dtype=float)
-    for word in table_format.missing_values:
-        with contextlib.suppress(ValueError):
-            number = float(word.replace(",", "."))
-            missing = missing | np.isin(values, [number, float(np.float32(number))])
-    return np.where(missing, np.nan, values), missing
-
-
-def as_text(column: pd.Series, table_format: TableFormat) -> tuple[pd.Series, np.ndarray]:
-    """The cells as text without surrounding spaces, and which of them are missing (Booleans)."""
-    text = column.astype(str).str.strip()
-    words = {*_WORDS, *(word.lower() for word in table_format.missing_values)}
-    return text, (column.isna() | text.str.lower().isin(words)).to_numpy()
+        return self.column.astype(str).to_numpy()
 
 
 def with_holes(raw: pd.DataFrame, table_format: TableFormat) -> list[Any]:
     """Names of the columns that have missing cells."""
     columns = (raw.iloc[:, i] for i in range(raw.shape[1]))
-    return [column.name for column in columns if as_text(column, table_format)[1].any()]
-
-
-def read_tasks(
-    column: pd.Series, name: Any, table_format: TableFormat, problems: Problems
-) -> np.ndarray:
-    """The name of each row's task. A task may be called NA (Namibia) or None."""
-    text = column.astype(str).str.strip()
-    unnamed = column.isna() | text.isin({"", *table_format.missing_values})
-    problems.add_rows(
-        f"Task {name!r} is missing in",
-        np.flatnonzero(unnamed),
-        "To which series do these rows belong?",
-    )
-    return column.astype(str).to_numpy()
+    return [c.name for c in columns if Cells.read(c, table_format).missing.any()]
 
 
 def with_index(raw: pd.DataFrame, names: Iterable[Any]) -> pd.DataFrame:

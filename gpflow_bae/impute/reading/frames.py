@@ -16,11 +16,11 @@ import pandas as pd
 
 from . import cells
 from .categories import are_categories, read_categories
+from .cells import Cells
 from .columns import FittedColumns, in_order, output_kinds, scale_inputs
 from .filling import beside_names
 from .indicators import Indicator
 from .problems import Problems
-from .table_files import LINE
 from .table_format import TableFormat
 from .times.read import are_dates, read_times
 from .user_table import UserTable
@@ -60,9 +60,7 @@ def read_frame(
         task without inputs: for all of them at once.
     """
     table_format = TableFormat() if table_format is None else table_format
-    problems = Problems(
-        (lambda row: f"line {raw.index[row]}") if raw.index.name == LINE else None  # of its file
-    )
+    problems = Problems(raw)
     named = [c for c in [task, time, *inputs, *outputs] if c is not None]
     if not outputs:
         holes = cells.with_holes(raw, table_format)
@@ -72,9 +70,10 @@ def read_frame(
         )
     found = cells.with_index(raw, named)
     usable = _usable(found, named, outputs, task, problems)
-    words = _categories(found, usable & {*inputs, *outputs}, kinds, fitted, table_format)
+    columns = {name: Cells.read(found[name], table_format, name) for name in usable}
+    words = _categories(columns, {*inputs, *outputs}, kinds, fitted)
     _check_names_beside(found, outputs, words, problems)
-    of_words = [c for c in (*outputs, *inputs) if c in words]
+    filled = dict.fromkeys([*outputs, *(name for name in inputs if name in words)])
     inputs = [c for c in inputs if c not in words]
     plain = time is None and not inputs
     if plain and task is not None:
@@ -92,30 +91,17 @@ def read_frame(
     notes = _overlooked_times(raw) if plain and fitted is None else ()
     stamps, times, tasks = np.zeros(0), np.zeros(0), np.full(len(raw), "")
     if time in usable:
-        origin = None if fitted is None else fitted.origin
-        X[time], stamps, times, notes = read_times(
-            found[time], time, table_format, problems, origin, is_fitted=fitted is not None
-        )
-    X |= cells.read_numbers(
-        found, [c for c in inputs if c in usable], table_format, problems, are_inputs=True
-    )
-    Y = cells.read_numbers(
-        found,
-        [c for c in outputs if c in usable and c not in words],
-        table_format,
-        problems,
-        are_inputs=False,
-    )
-    for name in of_words:
-        Y |= read_categories(
-            found[name], name, table_format, problems, name in outputs, words[name]
-        )
-    place = {name: number for number, name in enumerate(dict.fromkeys([*outputs, *of_words]))}
-    Y = dict(
-        sorted(Y.items(), key=lambda c: place[c[0].column if isinstance(c[0], Indicator) else c[0]])
-    )
+        X[time], stamps, times, notes = read_times(columns[time], problems, fitted)
+    for name in (name for name in inputs if name in usable):
+        X |= columns[name].read_numbers(problems, is_input=True)
+    Y: dict[Any, np.ndarray] = {}
+    for name in (name for name in filled if name in usable):
+        if name in words:
+            Y |= read_categories(columns[name], problems, name in outputs, words[name])
+        else:
+            Y |= columns[name].read_numbers(problems, is_input=False)
     if task in usable:
-        tasks = cells.read_tasks(found[task], task, table_format, problems)
+        tasks = columns[task].read_tasks(problems)
 
     if Y:
         if isinstance(kinds, Mapping):  # kinds of columns that could not be read are no error
@@ -131,7 +117,7 @@ def read_frame(
         if time is None:
             stamps = times = seen[:, 0] if X else np.arange(float(len(raw)))
         if not problems.found:
-            seen, columns, of_inputs = scale_inputs(tuple(X), seen, stamps, of_outputs, fitted)
+            seen, as_read, of_inputs = scale_inputs(tuple(X), seen, stamps, of_outputs, fitted)
         if X:
             _check_duplicates(seen, tasks, list(X), task, problems)
         if fitted is None and time is not None and not inputs:
@@ -146,7 +132,7 @@ def read_frame(
         np.column_stack(list(Y.values())),
         times,
         tasks,
-        columns,
+        as_read,
         (*notes, *of_inputs, *cells.fill_value_notes(numbers, problems.place), *of_outputs.notes),
         table_format,
     )
@@ -216,13 +202,16 @@ def _usable(
 
 
 def _categories(
-    raw: pd.DataFrame,
+    columns: Mapping[Any, Cells],
     names: set[Any],
     kinds: Mapping[str, Any] | str | None,
     fitted: FittedColumns | None,
-    table_format: TableFormat,
 ) -> dict[Any, list[Indicator] | None]:
-    """The columns of categories, with their columns of zeros and ones in an earlier fit."""
+    """The columns of categories, with their columns of zeros and ones in an earlier fit.
+
+    :param columns: columns of the table, of which only those of ``names`` are looked at.
+    """
+    names = names & set(columns)
     if fitted is not None:
         known = [*(kind.name for kind in fitted.kinds), *fitted.constants]
         of_fit: dict[Any, list[Indicator] | None] = {}
@@ -236,7 +225,7 @@ def _categories(
         for name in names
         if isinstance(said.get(name), str)
         and said[name] == "category"
-        or (said.get(name) is None and are_categories(raw[name], table_format))
+        or (said.get(name) is None and are_categories(columns[name]))
     }
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .problems import Problems
-from .table_files import LINE
+from .cells import Cells
+from .problems import LINE, Problems
 from .table_format import TableFormat
 from .times.read import read_times
 from .times.zones import clock_of, zone_of
@@ -44,14 +44,12 @@ def insert_rows(
         whose notation is not known, and grids with more than ten times as many rows.
     """
     table_format = TableFormat() if table_format is None else table_format
-    problems = Problems(
-        (lambda row: f"line {table.index[row]}") if table.index.name == LINE else None
-    )
+    problems = Problems(table)
     for name in (time, *([] if task is None else [task]), *inputs):
         if name not in table.columns:
             problems.add(f"There is no column {name!r} to insert rows by")
     problems.raise_if_any()
-    numbers, stamps, *_ = read_times(table[time], time, table_format, problems)
+    numbers, stamps, *_ = read_times(Cells.read(table[time], table_format), problems)
     problems.raise_if_any()
     dated = np.issubdtype(stamps.dtype, np.datetime64)
     # Months differ in length, and are counted.
@@ -98,23 +96,16 @@ def insert_rows(
     roomy = table.astype({name: _with_room(table[name].dtype) for name in table.columns})
     place = np.concatenate([np.arange(len(order)), np.repeat(np.arange(len(extra)), extra) + 0.5])
     arranged = np.argsort(place, kind="stable")
-    # Labels of inserted rows are none of the table's, which makes them empty.
-    labels = np.concatenate([np.arange(len(order)), -1 - np.arange(len(before))])[arranged]
-    merged = roomy.iloc[order].reset_index(drop=True).reindex(labels)
-    inserted = labels < 0
-    which = -1 - labels[inserted]
-    found = {
-        name: table[name].iloc[before].astype(object)
-        for name in (task, *inputs)
-        if name is not None
-    }
-    for name, cells_of in {**found, time: times}.items():
-        column = merged[name].to_numpy(dtype=object, copy=True)
-        column[inserted] = np.asarray(cells_of, dtype=object)[which]
-        merged[name] = pd.Series(column, merged.index, dtype=object).astype(roomy[name].dtype)
+    # Labels that are none of the table's make empty rows.
+    inserted = roomy.reset_index(drop=True).reindex(-1 - np.arange(len(before)))
+    for name in (*([] if task is None else [task]), *inputs):
+        inserted[name] = roomy[name].array[before]
+    cells = pd.Series(list(times), inserted.index, dtype=object)
+    inserted[time] = cells.astype(roomy[time].dtype)
+    merged = pd.concat([roomy.iloc[order], inserted]).iloc[arranged]
     if table.index.name == LINE:
-        lines = np.where(inserted, 0, table.index.to_numpy()[order][np.maximum(labels, 0)])
-        return merged.set_axis(pd.Index(lines, name=LINE))
+        lines = np.concatenate([table.index.to_numpy()[order], np.zeros(len(before), int)])
+        return merged.set_axis(pd.Index(lines[arranged], name=LINE))
     return merged.reset_index(drop=True)
 
 

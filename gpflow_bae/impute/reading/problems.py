@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...core.arguments import warn_caller
 
-__all__ = ["Problems", "TableError", "TableWarning", "warn"]
+__all__ = ["LINE", "Problems", "TableError", "TableWarning", "place_of", "warn"]
+
+LINE = "line"  # name of the index of a table from a CSV file, which holds the line of each row
 
 _SHOWN = 12  # of each problem's cells
 
@@ -37,15 +40,27 @@ def warn(notes: Iterable[str]) -> None:
         warn_caller(note, TableWarning)
 
 
+def place_of(table: Any, row: int) -> str:
+    """The place of a row of a table, by its number from 0: its line in a file, such as ``line 7``.
+
+    :param table: a DataFrame, or an array.
+    """
+    index: Any = getattr(table, "index", None)
+    return f"row {row + 1}" if getattr(index, "name", None) != LINE else f"line {index[row]}"
+
+
 class Problems:
     """Collects the problems of a table, to raise them together.
 
-    :param place: a function of a row's number from 0 that names its place, such as ``line 7``.
+    :param table: the table, whose rows messages name; or a function of a row's number from 0 that
+        names its place.
     """
 
-    def __init__(self, place: Callable[[int], str] | None = None) -> None:
+    def __init__(self, table: Any = None) -> None:
         self.found: list[str] = []
-        self.place = (lambda row: f"row {row + 1}") if place is None else place
+        self.place: Callable[[int], str] = (
+            table if callable(table) else functools.partial(place_of, table)
+        )
 
     def add(self, what: str, advice: str = "") -> None:
         """Add a problem: a sentence without its full stop, and a sentence with advice."""

@@ -12,17 +12,15 @@ import io
 import pathlib
 import zipfile
 import zlib
-from typing import IO, Any
+from typing import IO
 
 import pandas as pd
 
 from ...core.files import write_atomically
-from .problems import Problems, TableError
+from .problems import LINE, Problems, TableError
 from .table_format import TableFormat
 
-__all__ = ["LINE", "check_output", "is_parquet", "read_file", "write_file"]
-
-LINE = "line"  # name of the index of a table from a CSV file, which holds the line of each row
+__all__ = ["check_output", "is_parquet", "read_file", "write_file"]
 
 _SPREADSHEETS = (".xls", ".ods")
 # Endings of files that are no text; a CSV file of such a name would mislead other programs.
@@ -50,7 +48,11 @@ def check_output(path: str | pathlib.Path) -> None:
         _check_openpyxl(path)
 
 
-def read_file(path: str | pathlib.Path, table_format: TableFormat | None = None) -> pd.DataFrame:
+def read_file(
+    path: str | pathlib.Path,
+    table_format: TableFormat | None = None,
+    guessed: list[str] | None = None,
+) -> pd.DataFrame:
     """Read a Parquet file (``.parquet``, ``.pq``), the first sheet of an Excel file (``.xlsx``), or
     a CSV file with every cell as text.
 
@@ -60,36 +62,23 @@ def read_file(path: str | pathlib.Path, table_format: TableFormat | None = None)
     The index of a table from a CSV or Excel file is the line of each row, where the header is line
     1; empty lines are left out.
 
+    :param guessed: problems of a wrong encoding or separator are added to this list, in sentences,
+        and a guess takes its place, so that they can be reported together with the problems of the
+        table; such a table is good for error messages only. They are raised if None.
     :raises OSError: for a file that is not there or cannot be read.
     :raises TableError: for a file in another encoding or with another separator, without a header,
         or whose lines have other numbers of cells than the header.
     """
-    frame, problems = read_guessing(path, table_format)
-    if problems:
-        raise TableError(problems)
-    return frame
-
-
-def read_guessing(
-    path: str | pathlib.Path, table_format: TableFormat | None = None
-) -> tuple[pd.DataFrame, list[str]]:
-    """As :func:`read_file`, but a wrong encoding or separator is replaced by a guess.
-
-    So the problems of the table can be reported together with those of the file.
-
-    :return: the table, and the problems of the file, in sentences. With problems the table is good
-        for error messages only.
-    """
     path = pathlib.Path(path)
     if is_parquet(path):
         frame = pd.read_parquet(path)
-        return frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index(), []
+        return frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
     if path.suffix.lower() in _SPREADSHEETS:
         raise TableError([f"{path} is a spreadsheet. Save it as .xlsx or CSV, and pass that."])
     table_format = TableFormat() if table_format is None else table_format
     if path.suffix.lower() == ".xlsx":
-        return _read_excel(path, table_format.decimal), []
-    problems: list[str] = []
+        return _read_excel(path, table_format.decimal)
+    problems: list[str] = [] if guessed is None else guessed
     text = _text(path, table_format.encoding, problems)
     separator = table_format.separator
     lines, cells = _cells(path, text, separator)
@@ -125,7 +114,9 @@ def read_guessing(
         )
         raise TableError([*problems, *ragged.found])
     index = pd.Index(numbers, name=LINE)
-    return pd.DataFrame(rows, columns=header, index=index, dtype=object), problems
+    if guessed is None and problems:
+        raise TableError(problems)
+    return pd.DataFrame(rows, columns=header, index=index, dtype=object)
 
 
 def _read_excel(path: pathlib.Path, decimal: str) -> pd.DataFrame:
@@ -178,30 +169,27 @@ def write_file(
     path = pathlib.Path(path)
     check_output(path)
     table_format = TableFormat() if table_format is None else table_format
-    if is_parquet(path):
-        write_atomically(path, lambda file: frame.to_parquet(file, index=False))
-        return
-    if path.suffix.lower() == ".xlsx":
-        zoned = frame.select_dtypes("datetimetz").columns  # which Excel does not have
-        plain = frame.astype(dict.fromkeys(zoned, str))
-        write_atomically(path, lambda f: plain.to_excel(f, index=False, engine="openpyxl"))
-        return
-    options: Any = {
-        "index": False,
-        "sep": table_format.separator,
-        "decimal": table_format.decimal,
-        "encoding": table_format.encoding,
-    }
-    if path.suffix.lower() != ".gz":
-        write_atomically(path, lambda file: frame.to_csv(file, **options))
-        return
 
-    def write_compressed(file: IO[bytes]) -> None:
-        # Equal tables make equal files: neither a name nor the time is in it.
-        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:
-            frame.to_csv(compressed, **options)
+    def write(file: IO[bytes]) -> None:
+        if is_parquet(path):
+            frame.to_parquet(file, index=False)
+        elif path.suffix.lower() == ".xlsx":
+            zoned = frame.select_dtypes("datetimetz").columns  # which Excel does not have
+            plain = frame.astype(dict.fromkeys(zoned, str))
+            plain.to_excel(file, index=False, engine="openpyxl")
+        else:
+            # Equal tables make equal files: neither a name nor the time is in a compressed one.
+            compression = {"method": "gzip", "filename": "", "mtime": 0}
+            frame.to_csv(
+                file,
+                index=False,
+                sep=table_format.separator,
+                decimal=table_format.decimal,
+                encoding=table_format.encoding,
+                compression=compression if path.suffix.lower() == ".gz" else None,
+            )
 
-    write_atomically(path, write_compressed)
+    write_atomically(path, write)
 
 
 def _text(path: pathlib.Path, encoding: str, problems: list[str]) -> str:

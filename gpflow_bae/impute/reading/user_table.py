@@ -149,9 +149,9 @@ class UserTable:
         """
         if not self.inputs:
             return np.nan
-        first = [X[real, 0] for X, real in zip(self.table.X, self.table.rows, strict=True)]
+        first = (self.X[rows[rows >= 0], 0] for rows in self.rows)
         steps = np.concatenate([np.diff(np.unique(values)) for values in first])
-        return self.time_scale * float(np.median(steps)) if len(steps) else np.nan
+        return float(np.median(steps)) if len(steps) else np.nan
 
     def standardiser(self, table: MultiOutputTable | None = None) -> Standardiser:
         """Mean and standard deviation of the outputs, each transformed as its kind says.
@@ -211,10 +211,7 @@ class UserTable:
         if lower is None or upper is None:
             half = INTERVAL * np.sqrt(variance)
             lower, upper = mean - half, mean + half
-        settled = self._settled(mean, variance, lower, upper)
-        if isinstance(self.source, np.ndarray):
-            return _fill_arrays(self, settled)
-        return self._as_given(self._filled_frame(settled))
+        return self._filled(self._settled(mean, variance, lower, upper))
 
     def fill_with(self, values: np.ndarray) -> Any:
         """The source with its missing cells at given values, and no columns beside its own.
@@ -222,25 +219,31 @@ class UserTable:
         :param values: of the cells [T, N, P], possible ones of their kinds.
         """
         settled = self._settled(values, values, values, values, as_they_are=True)
-        if isinstance(self.source, np.ndarray):
-            return _fill_arrays(self, settled).filled
-        filled = self._filled_frame(settled)
-        return self._as_given(filled.iloc[:, : self.source.shape[1]])
+        filled = self._filled(settled, with_uncertainty=False)
+        return filled.filled if isinstance(filled, Imputed) else filled
 
-    def _filled_frame(self, settled: dict[Any, tuple[np.ndarray, ...]]) -> Any:
+    def _filled(
+        self, settled: Mapping[Any, tuple[np.ndarray, ...]], *, with_uncertainty: bool = True
+    ) -> Any:
+        """The source with its missing cells filled, in the library of the given table.
+
+        :param settled: values, deviations and interval ends [rows] of all outputs, by name.
+        :param with_uncertainty: whether a frame has columns beside its own.
+        """
+        if isinstance(self.source, np.ndarray):
+            return _fill_arrays(self, settled)
         from .filling import fill_frame  # needs pandas, which exists where there is a frame
 
         holes = {self.outputs[p]: self.missing[:, p] for p in self._firsts}
-        return fill_frame(self.source, holes, settled, self.table_format)
-
-    def _as_given(self, filled: Any) -> Any:
-        """A filled frame in the library of the given table."""
+        filled = fill_frame(self.source, holes, settled, self.table_format)
+        if not with_uncertainty:
+            filled = filled.iloc[:, : self.source.shape[1]]
         if self.native is None:
             return filled
         from .other_frames import back
 
-        holes = [self.outputs[p] for p in self._firsts if self.missing[:, p].any()]
-        return back(self.native, filled, [getattr(name, "column", name) for name in holes])
+        changed = [getattr(name, "column", name) for name, hole in holes.items() if hole.any()]
+        return back(self.native, filled, changed)
 
     def probabilities(self, mean: np.ndarray, variance: np.ndarray) -> dict[Any, Any]:
         """Probabilities [rows, K] of the categories of each column to fill, as DataFrames.
@@ -278,7 +281,7 @@ class UserTable:
         return {name: settled[name] for name in self.outputs}
 
 
-def _fill_arrays(user: UserTable, settled: dict[Any, tuple[np.ndarray, ...]]) -> Imputed:
+def _fill_arrays(user: UserTable, settled: Mapping[Any, tuple[np.ndarray, ...]]) -> Imputed:
     value, deviation, lower, upper = (
         np.stack([settled[name][i] for name in user.outputs], axis=-1).reshape(user.source.shape)
         for i in range(4)

@@ -76,7 +76,8 @@ def write(
     """
     holes = user.num_holes
     methods = dict.fromkeys(run.filled_by.values())
-    page = _PAGE.substitute(
+    template = pathlib.Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    page = string.Template(template).substitute(
         title=_text(f"{pathlib.Path(run.source).name}, imputed"),
         summary=_text(
             f"{holes:,} missing cells of {pathlib.Path(run.source).name} were filled by "
@@ -248,7 +249,7 @@ def _settings(run: RunFacts) -> dict[str, str]:
     found |= {
         name: str(value)
         for name, value in run.settings.items()
-        if value not in (None, (), [], {}) and name not in ("progress", "epochs", "table_format")
+        if value not in (None, (), [], {}) and name not in ("progress", "table_format")
     }
     found["seconds"] = ", ".join(f"{name} {value:.1f}" for name, value in run.seconds.items())
     versions = [f"Python {platform.python_version()}"]
@@ -260,61 +261,3 @@ def _settings(run: RunFacts) -> dict[str, str]:
     found["versions"] = ", ".join(versions)
     found["written"] = datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     return found
-
-
-_PAGE = string.Template("""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title</title>
-<style>
-body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;
-       max-width: 54rem; margin: 0 auto; padding: 1rem; overflow-wrap: break-word; }
-h1 { font-size: 1.5rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top: 2rem; }
-h3 { font-size: 1rem; margin-bottom: .3rem; }
-.verdict { border-left: .3rem solid #1f77b4; background: #eef5fb; padding: .7rem 1rem; }
-.notes li { margin-bottom: .4rem; }
-.small { font-size: .85rem; color: #444; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #ddd; }
-td { white-space: nowrap; }
-thead th { border-bottom: 2px solid #888; vertical-align: bottom; }
-th:first-child { text-align: left; font-weight: normal; position: sticky; left: 0;
-                 background: #fff; }
-.columns th:last-child, .columns td:last-child { text-align: left; }
-section, tr { break-inside: avoid; }
-thead th:first-child { font-weight: bold; }
-tr.best th, tr.best td { font-weight: bold; background: #eef5fb; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; margin: .5rem 0; }
-dt { color: #555; } dd { margin: 0; overflow-wrap: anywhere; }
-figure { margin: 1.2rem 0; break-inside: avoid; } figcaption { font-weight: bold; }
-img { width: 100%; max-width: 46rem; height: auto; }
-@media (max-width: 30rem) { body { padding: .7rem; } table { font-size: .8rem; }
-  th, td { padding: .25rem .35rem; } dl { grid-template-columns: minmax(4rem, 30%) 1fr; } }
-@media print { body { font-size: 11pt; max-width: none; } .wide { overflow: visible; }
-  table { font-size: 8.5pt; } h2, h3 { break-after: avoid; } }
-</style>
-</head>
-<body>
-<h1>$title</h1>
-<p>$summary</p>
-$verdict
-$check
-<h2>The table</h2>
-$facts
-$columns
-<p class=small>Filled values are means of the prediction; “sd of filled” is the median of
-their standard deviations, in the units of the column. In the filled table each has its standard
-deviation and a 90&nbsp;% interval beside it.</p>
-$notes
-$beyond
-<h2>What was filled</h2>
-$figures
-$by_column
-<h2>The run</h2>
-$settings
-</body>
-</html>
-""")

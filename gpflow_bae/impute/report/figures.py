@@ -41,13 +41,13 @@ def draw(user: UserTable, predicted: CellPredictions, *, as_map: bool = False) -
     }
 
 
-def to_png(figure: Figure, dpi: int = 150) -> bytes:
+def to_png(figure: Figure) -> bytes:
     """The figure as a PNG file."""
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         # Letters that the font lacks are drawn as boxes; a warning for each would be too much.
         warnings.filterwarnings("ignore", message=".*Glyph.*missing from", category=UserWarning)
-        figure.savefig(buffer, dpi=dpi, format="png")
+        figure.savefig(buffer, dpi=150, format="png")
     return buffer.getvalue()
 
 
@@ -120,6 +120,12 @@ def _draw_series(
     *,
     band: bool,
 ) -> None:
+    """Draw marks at the cells, and intervals of missing ones.
+
+    An interval is a band over each gap, and a vertical line at a single cell.
+
+    :param band: whether intermediate times have values; else every cell has a line.
+    """
     order = np.argsort(times, kind="stable")
     times, observed, value, low, high = (
         array[order] for array in (times, observed, value, low, high)
@@ -128,28 +134,8 @@ def _draw_series(
     size = 3.0 if len(times) < _DENSE else 1.2
     axis.plot(times, observed, "k.", markersize=size, label="observed")
     axis.plot(times[hole], value[hole], "C0.", markersize=size + 0.5, label="filled", zorder=3)
-    _intervals(axis, times, low, high, hole, band=band)
-    if np.issubdtype(times.dtype, np.datetime64):  # whole dates would overlap
-        locator = mdates.AutoDateLocator(minticks=3, maxticks=7)
-        axis.xaxis.set_major_locator(locator)
-        axis.xaxis.set_major_formatter(mdates.ConciseDateFormatter(locator))
-
-
-def _intervals(
-    axis: Axes,
-    times: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    hole: np.ndarray,
-    *,
-    band: bool,
-) -> None:
-    """Draw intervals of missing cells: a band over each gap, vertical lines at single cells.
-
-    :param band: whether intermediate times have values; else every cell has a line.
-    """
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], hole.astype(int), [0]])))
     label = "90 % interval"
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], hole.astype(int), [0]])))
     for start, stop in edges.reshape(-1, 2):
         gap = slice(start, stop)
         look: Any = {"color": "C0", "alpha": 0.3, "label": label}
@@ -158,6 +144,10 @@ def _intervals(
         else:
             axis.fill_between(times[gap], low[gap], high[gap], linewidth=0, **look)
         label = "_nolegend_"
+    if np.issubdtype(times.dtype, np.datetime64):  # whole dates would overlap
+        locator = mdates.AutoDateLocator(minticks=3, maxticks=7)
+        axis.xaxis.set_major_locator(locator)
+        axis.xaxis.set_major_formatter(mdates.ConciseDateFormatter(locator))
 
 
 def _draw_map(axis: Axes, places: np.ndarray, observed: np.ndarray, value: np.ndarray) -> Any:

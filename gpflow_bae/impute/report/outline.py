@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..reading.problems import place_of
 from ..reading.user_table import CellPredictions, UserTable
 
 __all__ = [
@@ -56,10 +57,8 @@ def facts(user: UserTable) -> dict[str, str]:
         found["series"] = f"{len(lengths)}, of {_range(lengths.min(), lengths.max())} rows"
     for d, name in enumerate(user.inputs):
         if d == 0 and user.has_dates:
-            days = [np.unique(user.X[rows[rows >= 0], 0]) for rows in user.rows]
-            steps = np.concatenate([np.diff(day) for day in days])
             span = " to ".join(_date(edge) for edge in (user.times.min(), user.times.max()))
-            every = f", every {_duration(float(np.median(steps)))}" if len(steps) else ""
+            every = f", every {_duration(user.interval)}" if np.isfinite(user.interval) else ""
             found[f"time ({name})"] = span + every
         else:
             column = user.X[:, d]
@@ -107,9 +106,8 @@ def beyond(user: UserTable, predicted: CellPredictions) -> list[Beyond]:
         # What rounding adds to the value itself is not beyond.
         far = np.abs(value - end) > 1e-9 * max(abs(low), abs(high), high - low)
         for t, n in np.argwhere(far & np.isnan(Y) & real):
-            cell = Beyond(
-                kind.name, _place(user, user.rows[t, n]), float(value[t, n]), float(end[t, n])
-            )
+            place = place_of(user.source, user.rows[t, n])
+            cell = Beyond(kind.name, place, float(value[t, n]), float(end[t, n]))
             found.append((abs(cell.value - cell.end) / ((high - low) or 1.0), cell))
     return [cell for _, cell in sorted(found, key=lambda pair: -pair[0])]
 
@@ -126,15 +124,6 @@ def beyond_text(found: Sequence[Beyond]) -> list[str]:
         f"{first.column!r}, {first.place}: {first.value:.4g}, beyond {first.end:.4g}. The report "
         "lists them."
     ]
-
-
-def _place(user: UserTable, row: int) -> str:
-    if not hasattr(user.source, "index"):
-        return f"row {row + 1}"
-    from ..reading.table_files import LINE
-
-    index = user.source.index
-    return f"line {index[row]}" if index.name == LINE else f"row {row + 1}"
 
 
 def _range(low: int, high: int) -> str:

@@ -8,17 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.baselines import gpar
+from experiments.baselines import gp_fitting, gpar, independent_gps
 from experiments.common import scores
 from gpflow_bae.data import MultiOutputTable
-from gpflow_bae.impute.baselines import independent_gps
-from tests.impute.tables import (
-    ONE_RUN,
-    SHORT_RUN,
-    every_row_but_padding_is_predicted,
-    make_table,
-    waves,
-)
+from tests.impute.tables import every_row_but_padding_is_predicted, make_table, waves
+
+ONE_RUN = gp_fitting.FitSettings(num_restarts=1)
+# For what holds at any hyperparameters.
+SHORT_RUN = gp_fitting.FitSettings(num_restarts=1, max_iterations=5)
 
 
 def test_a_chain_of_one_is_an_independent_regression() -> None:

@@ -32,18 +32,14 @@ def dates_of_digits(values: np.ndarray) -> np.ndarray | None:
     year, month, day, hour, minute, second = (
         padded // 10**power % (10**4 if power == 10 else 100) for power in (10, 8, 6, 4, 2, 0)
     )
-    low, high = _YEARS.get(count, _MODERN)
-    right = (year >= low) & (year <= high) & (month >= 1) & (month <= 12) & (day >= 1)
-    right &= (hour < 24) & (minute < 60) & (second < 60)
-    if count == 6 and not right.all():
+    days = _real_dates(year, month, day, _YEARS.get(count, _MODERN))
+    if count == 6 and days is None:
         return _short_dates(whole)
-    if not right.all() or count == 6 and len(np.unique(year)) == 1:
-        return None  # months of one year are as far apart as their numbers
-    months = (12 * (year - 1970) + month - 1).astype("datetime64[M]")
-    days = months.astype("datetime64[D]") + (day - 1)
-    if (days.astype("datetime64[M]") != months).any():
+    if days is None or not ((hour < 24) & (minute < 60) & (second < 60)).all():
         return None
-    return days.astype("datetime64[s]") + (3600 * hour + 60 * minute + second)
+    if count == 6 and len(np.unique(year)) == 1:
+        return None  # months of one year are as far apart as their numbers
+    return days + (3600 * hour + 60 * minute + second)
 
 
 def _short_dates(whole: np.ndarray) -> np.ndarray | None:
@@ -70,13 +66,18 @@ def _day_first(whole: np.ndarray) -> np.ndarray | None:
     return _real_dates(whole % base, whole // base % 100, whole // base // 100)
 
 
-def _real_dates(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> np.ndarray | None:
-    """Days as datetime64[s], years of two digits from 1969 to 2068; None unless all exist."""
+def _real_dates(
+    year: np.ndarray, month: np.ndarray, day: np.ndarray, years: tuple[int, int] = _MODERN
+) -> np.ndarray | None:
+    """Days as datetime64[s], years of two digits from 1969 to 2068; None unless all exist.
+
+    :param years: the first and the last year that there may be.
+    """
     year = year + np.where(year < 69, 2000, np.where(year < 100, 1900, 0))
     months = (12 * (year - 1970) + month - 1).astype("datetime64[M]")
     dates = months.astype("datetime64[D]") + (day - 1)
     right = (month >= 1) & (month <= 12) & (day >= 1) & (dates.astype("datetime64[M]") == months)
-    right &= (year >= _MODERN[0]) & (year <= _MODERN[1])
+    right &= (year >= years[0]) & (year <= years[1])
     return dates.astype("datetime64[s]") if right.all() else None
 
 

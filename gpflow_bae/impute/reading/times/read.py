@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from ..cells import FEW_SHOWN, NUM_SHOWN, as_text, check_numbers, parse_numbers
+from ..cells import FEW_SHOWN, NUM_SHOWN, Cells
+from ..columns import FittedColumns
 from ..problems import Problems
-from ..table_format import TableFormat
 from .digits import dates_of_digits, notes_on_numbers
 from .written import PLAIN_DATE, advice_on_dates, iso_dates, offsets_of
 from .zones import clock_of, to_utc, zone_of
@@ -35,32 +36,27 @@ class Times(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def read_times(
-    column: pd.Series,
-    name: Any,
-    table_format: TableFormat,
-    problems: Problems,
-    origin: np.datetime64 | None = None,
-    is_fitted: bool = False,
-) -> Times:
+def read_times(cells: Cells, problems: Problems, fitted: FittedColumns | None = None) -> Times:
     """Read a column of numbers or dates as numbers.
 
     Whole numbers such as 20240131 are read as dates if all of them are dates: as numbers, the step
     from the end of a month would be 70.
 
-    :param origin: days count from this date; from the first one if None.
-    :param is_fitted: whether the times of an earlier fit were read: as dates if there is an
-        ``origin``, which these must be too, else as numbers.
+    :param fitted: how the table of an earlier fit was read: its times were dates if it has an
+        ``origin``, from which days count, and numbers otherwise; these must be the same. Without it
+        days count from the first date.
     """
+    origin = None if fitted is None else fitted.origin
+    numbers_expected = fitted is not None and origin is None
     notes: tuple[str, ...] = ()
-    if isinstance(column.dtype, pd.PeriodDtype):
-        column = column.dt.to_timestamp()
-    text, missing = as_text(column, table_format)
+    if isinstance(cells.column.dtype, pd.PeriodDtype):
+        cells = Cells.read(cells.column.dt.to_timestamp(), cells.table_format, cells.name)
+    name, column, missing = cells.name, cells.column, cells.missing
     if not pd.api.types.is_datetime64_any_dtype(column):
-        values, missing = parse_numbers(column, text, missing, table_format)
+        values, missing = cells.parse_numbers()
         known = values[~missing]
         if len(known) == 0 or not np.isnan(known).all():
-            dates = None if is_fitted and origin is None else dates_of_digits(known)
+            dates = None if numbers_expected else dates_of_digits(known)
             if dates is None:
                 if origin is not None:
                     problems.add_rows(
@@ -69,7 +65,7 @@ def read_times(
                         "Write them as dates, such as 2024-01-31.",
                         num_shown=FEW_SHOWN,
                     )
-                check_numbers(name, values, missing, text, table_format, problems, is_input=True)
+                cells.check_numbers(values, missing, problems, is_input=True)
                 return Times(values, values, values, notes_on_numbers(known, name))
             stamps = np.full(len(column), np.datetime64("NaT"), "datetime64[s]")
             stamps[~missing] = dates
@@ -83,15 +79,16 @@ def read_times(
         np.flatnonzero(missing),
         "Every row needs its time: fill it in, or leave the rows out.",
     )
-    if is_fitted and origin is None:
+    if numbers_expected:
         problems.add_rows(
             f"Times of column {name!r} are numbers in the fit, and dates in",
             np.flatnonzero(~missing),
             "Write them as numbers of the same unit.",
             num_shown=FEW_SHOWN,
         )
-    zone = zone_of(column, table_format.time_zone)
-    stamps, offsets = _timestamps(column, text, missing, zone, name, table_format, problems)
+    cells = dataclasses.replace(cells, column=column, missing=missing)
+    zone = zone_of(column, cells.table_format.time_zone)
+    stamps, offsets = _timestamps(cells, zone, problems)
     if zone is not None:
         notes += (f"Hours and days of column {name!r} are those of clocks in {zone}.",)
     elif offsets - {"Z", "z", "+00:00"}:
@@ -100,23 +97,16 @@ def read_times(
     return Times(_days_since(origin, stamps), stamps, clock_of(stamps, zone), notes)
 
 
-def _timestamps(
-    column: pd.Series,
-    text: pd.Series,
-    missing: np.ndarray,
-    zone: str | None,
-    name: Any,
-    table_format: TableFormat,
-    problems: Problems,
-) -> tuple[np.ndarray, set[str]]:
+def _timestamps(cells: Cells, zone: str | None, problems: Problems) -> tuple[np.ndarray, set[str]]:
     """Timestamps in UTC of dates or of dates as text, and the offsets from UTC they were given in.
 
-    :param text, missing: the cells as text, and which are missing.
     :param zone: the zone of times without an offset; None for UTC.
     """
+    name, column, text, missing = cells.name, cells.column, cells.text, cells.missing
+    dayfirst = cells.table_format.dayfirst
     offsets: set[str] = set()
     if not pd.api.types.is_datetime64_any_dtype(column):
-        text_iso = iso_dates(text, table_format.dayfirst)
+        text_iso = iso_dates(text, dayfirst)
         offsets = offsets_of(text_iso, missing, name, problems)
         column, is_naive = text_iso.where(~missing), True
     else:
@@ -131,7 +121,7 @@ def _timestamps(
     problems.add_rows(
         f"Time {name!r} holds what is neither a number nor a date:",
         bad,
-        advice_on_dates(text.iloc[bad], table_format.dayfirst),
+        advice_on_dates(text.iloc[bad], dayfirst),
         cells=text.iloc[bad].to_list(),
         num_shown=FEW_SHOWN if len(bad) > 0.5 * len(text) else NUM_SHOWN,
     )

@@ -12,9 +12,9 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 
-from ... import inducing_variables
-from ...core.tracing import compiled
-from ...inference.optimise.lbfgs import (
+from gpflow_bae import inducing_variables
+from gpflow_bae.core.tracing import compiled
+from gpflow_bae.inference.optimise.lbfgs import (
     Minimum,
     assign_vector,
     lbfgs,

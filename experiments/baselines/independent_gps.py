@@ -8,9 +8,9 @@ import gpflow
 import numpy as np
 from check_shapes import check_shapes
 
-from ...core.scales import spread
-from ...data import MultiOutputTable, Standardiser
-from . import gp_fitting
+from experiments.baselines import gp_fitting
+from gpflow_bae.core.scales import spread
+from gpflow_bae.data import MultiOutputTable, Standardiser
 
 __all__ = ["fit_predict"]
 

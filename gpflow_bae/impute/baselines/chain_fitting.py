@@ -1,0 +1,137 @@
+"""Fit chained regressions by scikit-learn's IterativeImputer, which is an extra."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.impute import IterativeImputer
+from sklearn.linear_model import BayesianRidge
+
+from ...core.scales import spread
+from ...data import MultiOutputTable
+from .chains import Chain, ChainSetup, Forest, Line, Regression, columns_beside
+
+__all__ = ["ROUNDS", "fit_chains"]
+
+ROUNDS = (1, 3, 10, 30)
+_ROUNDS_OF_TREES = (1, 3)
+_TREES = 50
+_LEAST_LEAF = 2  # rows in a leaf
+_MOST_ROWS = 5000  # that a forest is grown from
+_MOST_COLUMNS = 20  # that are tried for a branch
+
+
+def fit_chains(
+    table: MultiOutputTable,
+    features: np.ndarray | None,
+    *,
+    with_inputs: bool,
+    trees: bool = False,
+    rounds: Sequence[int] | None = None,
+    seconds: float = np.inf,
+    complete: bool = False,
+) -> list[Chain]:
+    """Fit the regressions of all rounds, and return those after each number of rounds.
+
+    :param table: of nearly standardised outputs.
+    :param features: the calendar's features [T, N, F] of each row; none if None.
+    :param rounds: numbers of rounds, increasing; those that are usual if None.
+    :param seconds: no regression starts after that time; numbers of rounds that are not reached are
+        left out, but for the last complete round.
+    :param complete: whether columns that have no missing cell here are regressed too, at the end,
+        for other tables.
+    """
+    rounds = rounds or (_ROUNDS_OF_TREES if trees else ROUNDS)
+    beside = columns_beside(table, features, with_inputs)
+    centre, unit = beside.mean(0), spread(beside)
+    Z = table.Y[table.rows]
+    columns = np.concatenate([Z, (beside - centre) / unit], axis=-1)
+    known = np.flatnonzero(~np.isnan(columns).all(0))  # scikit-learn drops the others
+    columns = columns[:, known]
+    model: Any = BayesianRidge()
+    if trees:
+        share = min(1.0, _MOST_COLUMNS / columns.shape[1])
+        model = ExtraTreesRegressor(
+            _TREES, min_samples_leaf=_LEAST_LEAF, max_features=share, random_state=0
+        )
+    timed = _Timed(model, time.monotonic() + seconds)
+    imputer = IterativeImputer(
+        timed, max_iter=rounds[-1], tol=1e-6, random_state=0, skip_complete=True
+    )
+    filled, late = columns, True
+    with warnings.catch_warnings(), contextlib.suppress(_OutOfTimeError):
+        warnings.simplefilter("ignore")  # that it has not converged
+        filled, late = imputer.fit_transform(columns), False
+    sequence = getattr(imputer, "imputation_sequence_", [])
+    holes = np.flatnonzero(np.isnan(columns).any(0))
+    done = len(sequence) // len(holes) if len(holes) else 0
+    others: dict[int, Regression] = {}
+    if complete and not late:
+        for i in np.flatnonzero(known < Z.shape[1]):
+            if i not in holes and columns.shape[1] > 1:
+                timed = _Timed(model, np.inf).fit(np.delete(filled, i, 1), filled[:, i])
+                others[int(known[i])] = _read(timed.estimator_)
+    found = []
+    for number in rounds if done and not late else sorted({min(r, done) for r in rounds} - {0}):
+        last = min(number, done)  # it stops when nothing changes
+        models = {
+            int(known[step.feat_idx]): _read(step.estimator.estimator_)
+            for step in sequence[len(holes) * (last - 1) : len(holes) * last]
+        }
+        setup = ChainSetup(number, with_inputs, trees)
+        found.append(Chain(setup, models | others, known, Z.shape[1], centre, unit))
+    return found
+
+
+class _OutOfTimeError(Exception):
+    """A regression would start after the time that there is."""
+
+
+class _Timed(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A regression that is not begun after a time; a forest is grown from some of many rows."""
+
+    def __init__(self, model: Any, until: float) -> None:
+        self.model, self.until = model, until
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> _Timed:
+        if time.monotonic() > self.until:
+            raise _OutOfTimeError
+        if isinstance(self.model, ExtraTreesRegressor) and len(X) > _MOST_ROWS:
+            rows = np.random.default_rng(0).choice(len(X), _MOST_ROWS, replace=False)
+            X, y = X[rows], y[rows]
+        self.estimator_ = clone(self.model).fit(X, y)
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return np.asarray(self.estimator_.predict(X))
+
+
+def _read(model: Any) -> Regression:
+    """The arrays of a fitted regression of scikit-learn."""
+    if isinstance(model, BayesianRidge):
+        return Line(np.array(model.coef_), np.array(model.intercept_))
+    parts = [tree.tree_ for tree in model.estimators_]
+    roots = np.cumsum([0, *(part.node_count for part in parts)])[:-1]
+
+    def joined(name: str, moved: bool = False) -> np.ndarray:
+        arrays = [np.ravel(getattr(part, name)) for part in parts]
+        if moved:
+            arrays = [np.where(a >= 0, a + r, -1) for a, r in zip(arrays, roots, strict=True)]
+        return np.concatenate(arrays)
+
+    return Forest(
+        roots,
+        joined("children_left", moved=True).astype(np.int32),
+        joined("children_right", moved=True).astype(np.int32),
+        np.maximum(joined("feature"), 0).astype(np.int32),
+        joined("threshold"),
+        joined("value").astype(np.float32),
+    )
