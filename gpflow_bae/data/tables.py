@@ -8,7 +8,6 @@ Some outputs were never measured, and some are held out. Models use ``X`` and ``
 from __future__ import annotations
 
 import dataclasses
-import numbers
 from collections.abc import Sequence
 
 import numpy as np
@@ -175,7 +174,7 @@ def hold_out(
     :raises ValueError: if an argument is out of range, an output is unknown, or an output would
         have no observation left.
     """
-    if not isinstance(fraction, numbers.Real) or not 0.0 < fraction < 1.0:
+    if not 0.0 < fraction < 1.0:
         raise ValueError(f"fraction is {fraction!r}; it must lie strictly between 0 and 1.")
     check_integer("seed", seed, 0)
     check_integer("block", block, 1)
