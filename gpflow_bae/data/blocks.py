@@ -14,7 +14,6 @@ __all__ = [
     "BlockSizes",
     "Place",
     "block_at",
-    "block_of",
     "joined",
     "leaves",
     "places_of_blocks",
@@ -45,12 +44,18 @@ class BlockSizes:
     far: int
 
     @classmethod
-    def of_cells(cls, cells: int, per_row: float, num_columns: int) -> BlockSizes:
-        """Return sizes for about ``cells`` observed cells, with ``per_row`` of them in a row.
+    def of_task(cls, cells: int, observed: np.ndarray) -> BlockSizes:
+        """Return sizes for about ``cells`` observed cells: one block of all rows if they are few.
 
         Nearly half of them are in the block, a third are next to it, and the others are far away,
         which include the nearest observations of a column with a long gap.
+
+        :param observed: whether the cells of the task are observed [N, P].
         """
+        total, (rows, num_columns) = int(np.count_nonzero(observed)), observed.shape
+        if total <= 1.3 * cells:
+            return cls(rows, 0, 1)
+        per_row = max(total / rows, 0.3)
         near = max(2, round(0.35 * cells / per_row))
         return cls(max(2, round(0.45 * cells / per_row)), near, max(1, cells // (10 * num_columns)))
 
@@ -80,15 +85,41 @@ def leaves(X: np.ndarray, rows: int) -> list[np.ndarray]:
     return split(np.arange(len(X)))
 
 
-@check_shapes("X: [N, D]", "Y: [N, P]", "leaf: [rows]", "targets: [K, 2]")
-def block_of(
-    X: np.ndarray, Y: np.ndarray, leaf: np.ndarray, sizes: BlockSizes, targets: np.ndarray
-) -> Block:
-    """Return the observed cells in and around a leaf, and the cells to predict.
+@check_shapes("X: [T, N, D]", "Y: [T, N, P]", "lengths: [T]")
+def places_of_blocks(
+    X: np.ndarray, Y: np.ndarray, lengths: np.ndarray, cells: int, *, of_empty: bool = False
+) -> list[Place]:
+    """Return the locations of all blocks, with about ``cells`` observed cells each.
 
     :param Y: values, NaN where missing.
-    :param targets: row and column of each cell to predict, all in the leaf.
+    :param lengths: number of rows of each task.
+    :param of_empty: whether tasks without observed cells have a block too.
     """
+    found = []
+    for t, length in enumerate(lengths):
+        observed = ~np.isnan(Y[t, :length])
+        if observed.any():
+            sizes = BlockSizes.of_task(cells, observed)
+            found += [Place(t, leaf, sizes) for leaf in leaves(X[t, :length], sizes.rows)]
+        elif of_empty:
+            found.append(Place(t, np.arange(length), BlockSizes(int(length), 0, 1)))
+    return found
+
+
+def block_at(
+    X: np.ndarray, Y: np.ndarray, lengths: np.ndarray, place: Place, mask: np.ndarray | None = None
+) -> tuple[Block, np.ndarray]:
+    """Return the observed cells in and around a leaf, and its cells to predict.
+
+    Other arguments as in :func:`places_of_blocks`.
+
+    :param mask: cells to predict [T, N, P], of which those in the leaf are; None for none.
+    :return: the block, and rows and columns of its targets [K, 2].
+    """
+    t, leaf, sizes = place
+    inside = np.argwhere(mask[t, leaf]) if mask is not None else np.zeros((0, 2), dtype=int)
+    targets = np.stack([leaf[inside[:, 0]], inside[:, 1]], axis=-1)
+    X, Y = X[t, : lengths[t]], Y[t, : lengths[t]]
     observed = ~np.isnan(Y)
     low, high = X[leaf].min(0), X[leaf].max(0)
     outside = np.maximum(low - X, 0.0) + np.maximum(X - high, 0.0)
@@ -109,62 +140,18 @@ def block_of(
             chosen = seen[places[places < len(seen)]]
             cells.append(np.stack([chosen, np.full(len(chosen), column)], axis=-1))
     found = np.concatenate(cells)
-    used, place = np.unique(np.concatenate([found[:, 0], targets[:, 0]]), return_inverse=True)
-    place = place.ravel().astype(np.int32)
-    return Block(
+    used, at = np.unique(np.concatenate([found[:, 0], targets[:, 0]]), return_inverse=True)
+    at = at.ravel().astype(np.int32)
+    block = Block(
         X[used],
         np.zeros(len(used), np.int32),
-        place[: len(found)],
+        at[: len(found)],
         found[:, 1].astype(np.int32),
         Y[found[:, 0], found[:, 1]],
-        place[len(found) :],
+        at[len(found) :],
         targets[:, 1].astype(np.int32),
     )
-
-
-def _sizes(cells: int, observed: np.ndarray) -> BlockSizes:
-    """Return the sizes of a task's blocks: one block of all rows if it has few cells."""
-    total, rows = int(np.count_nonzero(observed)), len(observed)
-    if total <= 1.3 * cells:
-        return BlockSizes(rows, 0, 1)
-    return BlockSizes.of_cells(cells, max(total / rows, 0.3), observed.shape[-1])
-
-
-@check_shapes("X: [T, N, D]", "Y: [T, N, P]", "lengths: [T]")
-def places_of_blocks(
-    X: np.ndarray, Y: np.ndarray, lengths: np.ndarray, cells: int, *, of_empty: bool = False
-) -> list[Place]:
-    """Return the locations of all blocks, with about ``cells`` observed cells each.
-
-    :param Y: values, NaN where missing.
-    :param lengths: number of rows of each task.
-    :param of_empty: whether tasks without observed cells have a block too.
-    """
-    found = []
-    for t, length in enumerate(lengths):
-        observed = ~np.isnan(Y[t, :length])
-        if observed.any():
-            sizes = _sizes(cells, observed)
-            found += [Place(t, leaf, sizes) for leaf in leaves(X[t, :length], sizes.rows)]
-        elif of_empty:
-            found.append(Place(t, np.arange(length), BlockSizes(int(length), 0, 1)))
-    return found
-
-
-def block_at(
-    X: np.ndarray, Y: np.ndarray, lengths: np.ndarray, place: Place, mask: np.ndarray | None = None
-) -> tuple[Block, np.ndarray]:
-    """Return the block at a location, and rows and columns of its targets [K, 2].
-
-    Other arguments as in :func:`places_of_blocks`.
-
-    :param mask: cells to predict [T, N, P]; None for none.
-    """
-    t, leaf, sizes = place
-    inside = np.argwhere(mask[t, leaf]) if mask is not None else np.zeros((0, 2), dtype=int)
-    targets = np.stack([leaf[inside[:, 0]], inside[:, 1]], axis=-1)
-    length = lengths[t]
-    return block_of(X[t, :length], Y[t, :length], leaf, sizes, targets), targets
+    return block, targets
 
 
 def joined(blocks: Sequence[Block]) -> list[tuple[Block, list[int]]]:

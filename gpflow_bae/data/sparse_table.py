@@ -13,6 +13,7 @@ from ..base import Batch, Cells, VariationalModel
 from ..core.annotations import check_arguments
 from ..core.arguments import as_array, as_numbers
 from ..core.files import digest
+from .minibatches import random_integers
 from .model_checks import check_items, check_support
 
 __all__ = ["SparseTable"]
@@ -32,7 +33,7 @@ class SparseTable:
     neighbours = None
     axis = 1  # rows are points of a single task
 
-    @check_arguments()
+    @check_arguments(max_entries=1)
     def __init__(
         self,
         rows: TensorType,
@@ -61,8 +62,6 @@ class SparseTable:
                 "rows, columns and values must be vectors of the same length, not empty, got "
                 f"shapes {rows.shape}, {columns.shape} and {values.shape}."
             )
-        if max_entries < 1:
-            raise ValueError(f"max_entries must be at least 1, got {max_entries}.")
         sizes = []
         for name, index, size in (("rows", rows, num_rows), ("columns", columns, num_columns)):
             if not np.issubdtype(index.dtype, np.integer):
@@ -167,10 +166,7 @@ class SparseTable:
         if seed is not None:
             # A separate seed: entries correlated with the noise of the codes would bias the sum.
             own_seed = tf.random.fold_in(seed, _ENTRIES, alg="philox")
-            draws = tf.random.stateless_uniform(
-                tf.shape(rows), own_seed, minval=0, maxval=2**31 - 1, dtype=tf.int32, alg="philox"
-            )
-            offsets = draws % lengths
+            offsets = random_integers(tf.shape(rows), own_seed) % lengths
         steps = tf.range(E)[None]
         positions = starts[:, None] + (offsets[:, None] + steps) % lengths[:, None]
         present = steps < lengths[:, None]

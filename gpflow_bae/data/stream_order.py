@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from .minibatches import random_integers
 from .shards import Chunk, Shards
 
 __all__ = ["Order"]
@@ -118,10 +119,7 @@ def _fold(seed: tf.Tensor, what: int, number: tf.Tensor) -> tf.Tensor:
 
 def _permutation(count: int | tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """Draw a permutation of 0, ..., ``count`` - 1; the sort is stable for equal keys."""
-    keys = tf.random.stateless_uniform(
-        tf.reshape(count, [1]), seed, minval=0, maxval=2**31 - 1, dtype=tf.int32, alg="philox"
-    )
-    return tf.argsort(keys, stable=True)
+    return tf.argsort(random_integers(tf.reshape(count, [1]), seed), stable=True)
 
 
 def _drop_rows(chunks: tf.data.Dataset, count: int) -> tf.data.Dataset:

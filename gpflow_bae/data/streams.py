@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..base import Batch, VariationalModel
+from ..core.annotations import check_arguments
 from .model_checks import SPLITTING_ADVICE, check_inputs, check_support
 from .parquet import ParquetShards
 from .shards import (
@@ -52,6 +53,7 @@ class StreamedObservations:
     has_tasks = False
     neighbours = None
 
+    @check_arguments(num_points=1, shuffle_buffer=0)
     def __init__(
         self, shards: Shards, num_points: int | None = None, shuffle_buffer: int | None = None
     ):
@@ -63,12 +65,6 @@ class StreamedObservations:
             are in memory. None for 16 MB of rows, 0 for the order of the files.
         :raises ValueError: for settings out of range, and files with errors.
         """
-        for name, value, least in (
-            ("num_points", num_points, 1),
-            ("shuffle_buffer", shuffle_buffer, 0),
-        ):
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}.")
         self._shards = shards
         self._samples: dict[tuple[int, int], tuple[np.ndarray | None, np.ndarray]] = {}
         self._digest: str | None = None
@@ -271,13 +267,12 @@ class StreamedObservations:
         """Return minibatch ``number`` of a block; data in memory draw one from ``seed``."""
         return self.batch(block, number)
 
+    @check_arguments(num_points=1)
     def sample(self, num_points: int, seed: int = 0) -> tuple[np.ndarray | None, np.ndarray]:
         """Draw points ``(X, Y)`` without replacement; reads all files.
 
         :param num_points: number of points, or all if there are fewer.
         """
-        if num_points < 1:
-            raise ValueError(f"num_points must be at least 1, got {num_points}.")
         key = num_points, seed
         if key not in self._samples:
             self._samples = {key: self._sample(*key)}  # cached for initialisation and predictions

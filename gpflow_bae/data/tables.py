@@ -8,13 +8,12 @@ Some outputs were never measured, and some are held out. Models use ``X`` and ``
 from __future__ import annotations
 
 import dataclasses
-import numbers
 from collections.abc import Sequence
 
 import numpy as np
 
 from ..core.annotations import check_arguments
-from ..core.arguments import as_numbers
+from ..core.arguments import as_numbers, check_integer
 
 __all__ = ["MultiOutputTable", "column_names", "hold_out", "pad_tasks"]
 
@@ -131,6 +130,15 @@ class MultiOutputTable:
         """True outputs of the test cells [T, N, P], NaN elsewhere, for metrics."""
         return np.where(self.test_mask, self.truth, np.nan)
 
+    def hide(self, cells: np.ndarray) -> MultiOutputTable:
+        """Return the table without the cells of a mask [T, N, P], which become its test cells.
+
+        Other outputs that are missing here become unknown: their truth is NaN in the result.
+        """
+        return dataclasses.replace(
+            self, Y=np.where(cells, np.nan, self.Y), truth=self.Y, test_mask=cells
+        )
+
     def select(self, tasks: Sequence[int] | np.ndarray) -> MultiOutputTable:
         """Return the table of some tasks, given by indices or a mask [T]."""
         index = np.arange(self.num_tasks)[np.asarray(tasks)]
@@ -166,11 +174,10 @@ def hold_out(
     :raises ValueError: if an argument is out of range, an output is unknown, or an output would
         have no observation left.
     """
-    if not isinstance(fraction, numbers.Real) or not 0.0 < fraction < 1.0:
+    if not 0.0 < fraction < 1.0:
         raise ValueError(f"fraction is {fraction!r}; it must lie strictly between 0 and 1.")
-    for name, value, least in (("seed", seed, 0), ("block", block, 1)):
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} is {value!r}; it must be an integer of at least {least}.")
+    check_integer("seed", seed, 0)
+    check_integer("block", block, 1)
     names = table.output_names if outputs is None else tuple(outputs)
     unknown = sorted(set(names) - set(table.output_names))
     if unknown:
@@ -196,9 +203,7 @@ def hold_out(
             count -= len(free[:count])
             if count == 0:
                 break
-    return dataclasses.replace(
-        table, Y=np.where(hidden, np.nan, table.Y), truth=table.Y, test_mask=hidden
-    )
+    return table.hide(hidden)
 
 
 @check_arguments()

@@ -12,7 +12,6 @@ and noise 0.1 with the column from -1 to 1). For two balls the periods, the widt
 our choices. All sequences share the periods, to suit one periodic kernel, and differ in phase.
 """
 
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -195,10 +194,7 @@ def hide_future(table: MultiOutputTable, num_context: int) -> MultiOutputTable:
             f"num_context is {num_context}; expected 1 to {num_frames - 1}, so that there are "
             "frames to see and frames to predict."
         )
-    future = (np.arange(num_frames) >= num_context)[:, None] & table.observed
-    return dataclasses.replace(
-        table, Y=np.where(future, np.nan, table.Y), truth=table.Y, test_mask=future
-    )
+    return table.hide((np.arange(num_frames) >= num_context)[:, None] & table.observed)
 
 
 def _streams(seed: int) -> list[np.random.SeedSequence]:
@@ -229,11 +225,10 @@ def _table(
     truth += noise * rng.standard_normal(truth.shape)
     hidden = rng.random(truth.shape) < missing
     frames = np.arange(truth.shape[1], dtype=np.float64)[:, None]
-    return MultiOutputTable(
+    table = MultiOutputTable(
         X=np.tile(frames, (len(truth), 1, 1)),
-        Y=np.where(hidden, np.nan, truth),
-        truth=truth,
-        test_mask=hidden,
+        Y=truth,
         output_names=tuple(f"pixel{i}" for i in range(num_pixels)),
         input_names=("frame",),
     )
+    return table.hide(hidden)

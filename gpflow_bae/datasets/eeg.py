@@ -6,7 +6,6 @@ Ashman et al., 2020; Tran et al., 2023). The large one has 30 training and 30 te
 the random numbers: both are our choices here).
 """
 
-import dataclasses
 import math
 import os
 from typing import NamedTuple
@@ -69,14 +68,13 @@ def load_small(data_dir: str | os.PathLike[str]) -> MultiOutputTable:
     truth = rows[None][..., [header.index(name) for name in _ELECTRODES]]
     mask = np.zeros(truth.shape, dtype=bool)
     mask[:, -_NUM_HIDDEN:, [_ELECTRODES.index(name) for name in _HIDDEN_ELECTRODES]] = True
-    return MultiOutputTable(
+    table = MultiOutputTable(
         X=rows[None, :, :1] / _SAMPLES_PER_SECOND,
-        Y=np.where(mask, np.nan, truth),
-        truth=truth,
-        test_mask=mask,
+        Y=truth,
         output_names=_ELECTRODES,
         input_names=("seconds",),
     )
+    return table.hide(mask)
 
 
 def load_large(
@@ -175,6 +173,4 @@ def drop_out(
             new = np.flatnonzero(~hidden[task, window, electrode])[:left]
             hidden[task, window.start + new, electrode] = True
             left -= len(new)
-    return dataclasses.replace(
-        table, Y=np.where(hidden, np.nan, table.Y), truth=table.truth, test_mask=hidden
-    )
+    return table.hide(hidden)

@@ -291,12 +291,6 @@ def _weeks(
     truth, _ = pad_tasks(outputs, is_input=False)
     mask = (pad_tasks(masks, is_input=False)[0] == 1.0) & ~np.isnan(truth)
     table = MultiOutputTable(
-        X=X,
-        Y=np.where(mask, np.nan, truth),
-        truth=truth,
-        test_mask=mask,
-        output_names=tuple(_UNITS),
-        input_names=_INPUTS,
-        lengths=lengths,
+        X=X, Y=truth, output_names=tuple(_UNITS), input_names=_INPUTS, lengths=lengths
     )
-    return JapanWeather(table, stations, first_day + _DAYS * np.arange(len(X)))
+    return JapanWeather(table.hide(mask), stations, first_day + _DAYS * np.arange(len(X)))

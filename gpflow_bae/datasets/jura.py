@@ -41,14 +41,10 @@ def load(data_dir: str | os.PathLike[str]) -> MultiOutputTable:
     truth = rows[..., len(_INPUTS) :]
     mask = np.zeros(truth.shape, dtype=bool)
     mask[:, len(shown) :, _OUTPUTS.index("Cd")] = True
-    return MultiOutputTable(
-        X=rows[..., : len(_INPUTS)],
-        Y=np.where(mask, np.nan, truth),
-        truth=truth,
-        test_mask=mask,
-        output_names=_OUTPUTS,
-        input_names=_INPUTS,
+    table = MultiOutputTable(
+        X=rows[..., : len(_INPUTS)], Y=truth, output_names=_OUTPUTS, input_names=_INPUTS
     )
+    return table.hide(mask)
 
 
 def _read(path: pathlib.Path) -> np.ndarray:

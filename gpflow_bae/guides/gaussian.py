@@ -165,9 +165,16 @@ class MeanFieldGuide(GaussianGuide):
         near, conditionals = batch.near, prior.by_neighbours
         assert isinstance(near, Neighbours) and conditionals is not None
         others = self.encode(Batch(near.X, near.Y, near.mask, indices=near.indices))
-        return conditionals.expected_log_conditionals(
-            (batch.X, mean, variance), (near.X, *others), near.present
-        )
+
+        def itself_last(of_neighbours: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
+            """Return values of the neighbours of each point, and its own: [1, B, m + 1, K]."""
+            shape = tf.concat([[1], tf.shape(near.present), tf.shape(own)[-1:]], 0)
+            return tf.concat([tf.reshape(of_neighbours, shape), own[..., None, :]], -2)
+
+        X = itself_last(near.X, tf.convert_to_tensor(batch.X))
+        codes, variances = map(itself_last, others, (mean, variance))
+        present = tf.concat([near.present, tf.ones_like(near.present[:, :1])], -1)
+        return conditionals.log_conditionals(X, codes, present, variances)
 
 
 def _expected_given_snapshot(

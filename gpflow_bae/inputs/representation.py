@@ -15,7 +15,7 @@ from gpflow.base import TensorType
 from ..core.annotations import check_arguments
 from ..core.keras_module import KerasModule
 from .base import InputModel
-from .vectors import check_ids, split_ids
+from .vectors import checked_ids, split_ids
 
 __all__ = ["RepresentationNetwork"]
 
@@ -107,11 +107,7 @@ class RepresentationNetwork(InputModel):
 
     def prepare(self, X: np.ndarray, name: str = "X") -> np.ndarray:
         """Return ``X`` after a check of its ids."""
-        X = np.asarray(X, gpflow.default_float())
-        if np.isnan(X).any():
-            raise ValueError(f"{name} holds NaN; its column {self.column} holds ids of objects.")
-        check_ids(X, self.column, _MAX_IDS, name)
-        return X
+        return checked_ids(X, self.column, _MAX_IDS, name)
 
     def check_known(self, Xnew: Any, X: Any, name: str = "Xnew") -> None:
         """Check that all objects of inputs have an observation, unless they have a prior.

@@ -16,7 +16,7 @@ from ..core.arguments import as_numbers
 from .base import InputModel
 from .tables import InputTable
 
-__all__ = ["LearntVectors", "check_ids", "split_ids"]
+__all__ = ["LearntVectors", "checked_ids", "split_ids"]
 
 tfd = tfp.distributions
 
@@ -72,11 +72,7 @@ class LearntVectors(InputModel):
 
     def prepare(self, X: np.ndarray, name: str = "X") -> np.ndarray:
         """Return ``X`` after a check of its ids."""
-        X = np.asarray(X, gpflow.default_float())
-        if np.isnan(X).any():
-            raise ValueError(f"{name} holds NaN; its column {self.column} holds ids of objects.")
-        check_ids(X, self.column, self.num_objects, name)
-        return X
+        return checked_ids(X, self.column, self.num_objects, name)
 
     @check_shapes("X: [batch..., N, .]", "return: [batch..., N, .]")
     def complete(self, X: TensorType) -> tf.Tensor:
@@ -105,24 +101,25 @@ def split_ids(X: tf.Tensor, column: int) -> tuple[tf.Tensor, tf.Tensor]:
     return ids, tf.concat([X[..., :column], X[..., column + 1 :]], -1)
 
 
-def check_ids(X: np.ndarray, column: int, num_objects: int | None, name: str) -> None:
-    """Check that ids are row numbers.
+def checked_ids(X: np.ndarray, column: int, num_objects: int, name: str) -> np.ndarray:
+    """Return inputs [batch..., N, D] after a check that the ids in a column are row numbers.
 
-    :param num_objects: number of rows; None for any number.
-    :raises ValueError: if not, with the first wrong id.
+    :param num_objects: number of rows.
+    :raises ValueError: if not, with the first wrong id, and for NaN.
     """
+    X = np.asarray(X, gpflow.default_float())
+    if np.isnan(X).any():
+        raise ValueError(f"{name} holds NaN; its column {column} holds ids of objects.")
     if X.shape[-1] <= column or X.shape[-1] < 2:
         raise ValueError(
             f"{name} needs an id in column {column} and at least one other column, got shape "
             f"{X.shape}."
         )
     ids = X[..., column]
-    valid = (ids == np.round(ids)) & (ids >= 0)
-    if num_objects is not None:
-        valid &= ids < num_objects
+    valid = (ids == np.round(ids)) & (ids >= 0) & (ids < num_objects)
     if not valid.all():
-        last = "any" if num_objects is None else str(num_objects - 1)
         raise ValueError(
             f"{name} holds the id {ids[~valid][0]:g} in column {column}; ids are whole numbers "
-            f"from 0 to {last}."
+            f"from 0 to {num_objects - 1}."
         )
+    return X

@@ -19,6 +19,7 @@ __all__ = [
     "check_categories",
     "check_columns_are_there",
     "check_distances",
+    "check_kernel_inputs",
     "covariance_of_points",
     "covariance_of_tasks",
     "numbers_of_ids",
@@ -67,6 +68,21 @@ def check_columns_are_there(kernels: Sequence[Kernel], width: int) -> None:
     """
     for _ in _parts(kernels, width):
         pass
+
+
+def check_kernel_inputs(
+    kernels: Sequence[Kernel], X: np.ndarray, name: str = "X", *, distances: bool = True
+) -> None:
+    """Check that kernels can read inputs [..., D], with enough float precision.
+
+    :param name: name of the inputs in error messages.
+    :param distances: whether distances between inputs are computed.
+    :raises ValueError: naming the column.
+    """
+    check_columns_are_there(kernels, X.shape[-1])
+    check_categories(kernels, X, name)
+    if distances:
+        check_distances(kernels, X, name)
 
 
 def category_columns(kernels: Sequence[Kernel], width: int) -> list[int]:

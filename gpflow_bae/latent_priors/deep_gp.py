@@ -88,12 +88,6 @@ class DeepSparseGP(GaussianLatentPrior):
         :raises ValueError: if numbers or widths of layers disagree.
         """
         super().__init__(latent_dim)
-        for name, value in {
-            "num_draws": num_draws,
-            "num_prediction_draws": num_prediction_draws,
-        }.items():
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}.")
         self.num_draws, self.num_prediction_draws = int(num_draws), int(num_prediction_draws)
         self._seed: TensorType | None = None
         self.hidden_layers, self.last_layer = make_layers(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gpflow
 import numpy as np
@@ -15,6 +15,7 @@ from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 
 from ..core.linalg import cholesky, gram, sum_of_squares
+from ..core.row_blocks import are_many, over_blocks, sum_over_blocks
 from ..inducing_variables import ObjectViewInducingPoints, as_inducing_points, bounded
 from ..kernels.reading import (
     category_columns,
@@ -229,11 +230,22 @@ class InducingLatentPrior(KernelLatentPrior):
     ) -> InducingPosterior:
         """Return the posterior of the whitened inducing outputs given pseudo-observations.
 
+        More points than :data:`~gpflow_bae.core.row_blocks.ROWS` are processed in blocks, here and
+        in :meth:`predict`, so that memory does not grow with M times their number.
+
         :param mean: pseudo-observations ``mean ~ N(latents, variance)``.
         :param point_scale: N/B if these are B of the N points of the task; the result then
             estimates that of all points (Jazbec et al. 2021, eq. 9).
         """
-        return self._inducing_given(self._features(X), X, mean, variance, point_scale)
+        if self.whitened_inducing is not None or not are_many(mean):
+            return self._inducing_given(self._features(X), X, mean, variance, point_scale)
+
+        def sums(X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Any:
+            features, left = self._features(X)
+            noise = (self._residual_noise(left) + channels_first(variance)) / point_scale
+            return self._sums(features, noise, channels_first(self.centred(mean, X)))
+
+        return self._solved(*sum_over_blocks(sums, (X, mean, variance)))
 
     def _inducing_given(
         self,
@@ -252,8 +264,13 @@ class InducingLatentPrior(KernelLatentPrior):
     def predict(
         self, Xnew: TensorType, X: TensorType, mean: TensorType, variance: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        inducing = self.inducing_posterior(X, mean, variance)
-        return self._predicted(Xnew, inducing, tf.shape(mean)[:-2])
+        inducing, tasks = self.inducing_posterior(X, mean, variance), tf.shape(mean)[:-2]
+        if not are_many(tf.convert_to_tensor(Xnew)):
+            return self._predicted(Xnew, inducing, tasks)
+        new_mean, new_variance = over_blocks(
+            lambda Xnew: self._predicted(Xnew, inducing, tasks), (Xnew,)
+        )
+        return new_mean, new_variance
 
     def _predicted(
         self, Xnew: TensorType, inducing: InducingPosterior, tasks: tf.Tensor
@@ -273,7 +290,7 @@ class InducingLatentPrior(KernelLatentPrior):
         self, Xnew: TensorType, X: TensorType, mean: TensorType, variance: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
         inducing = self.inducing_posterior(X, mean, variance)
-        new_mean, _ = self.predict(Xnew, X, mean, variance)
+        new_mean, _ = self._predicted(Xnew, inducing, tf.shape(mean)[:-2])
         features, _ = self._features(Xnew)
         covariance = self._covariance(Xnew)
         covariance -= tf.linalg.matmul(features, features, transpose_a=True)

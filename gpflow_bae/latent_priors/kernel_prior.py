@@ -23,13 +23,7 @@ from ..base import Batch
 from ..core.annotations import check_arguments
 from ..core.arguments import kind_of
 from ..inputs import CompletedInputs, InputModel
-from ..kernels.reading import (
-    check_categories,
-    check_columns_are_there,
-    check_distances,
-    covariance_of_points,
-    covariance_of_tasks,
-)
+from ..kernels.reading import check_kernel_inputs, covariance_of_points, covariance_of_tasks
 from .base import LatentProcess
 
 __all__ = ["KernelLatentPrior", "KernelLike", "as_kernels", "channels_first", "check_known_inputs"]
@@ -126,11 +120,7 @@ class KernelLatentPrior(LatentProcess):
         kernel = self.kernels[0]
         while isinstance(kernel, CompletedInputs):  # the same for all kernels
             X, kernel = kernel.inputs.known(X), kernel.kernel
-        kernels = self._kernels_inside
-        check_columns_are_there(kernels, X.shape[-1])
-        check_categories(kernels, X, name)
-        if self.takes_distances:
-            check_distances(kernels, X, name)
+        check_kernel_inputs(self._kernels_inside, X, name, distances=self.takes_distances)
 
     @property
     def _kernels_inside(self) -> list[gpflow.kernels.Kernel]:

@@ -22,12 +22,13 @@ from .state_space import StateSpace, check_state_space, harmonics_of, state_spac
 __all__ = ["MarkovGP"]
 
 
-class _Chain(NamedTuple):
-    """State-space process of some channels, and its matrices between sorted times."""
+class _Moments(NamedTuple):
+    """Moments of the latent function given all observations, and given the earlier ones."""
 
-    process: StateSpace
-    A: tf.Tensor  # [xbatch..., 1, N, d, d]
-    Q: tf.Tensor
+    mean: tf.Tensor  # [batch..., channels, N]
+    variance: tf.Tensor
+    mean_ahead: tf.Tensor
+    variance_ahead: tf.Tensor
 
 
 class MarkovGP(GP):
@@ -70,26 +71,31 @@ class MarkovGP(GP):
             process = state_space(kernel, self._harmonics)
             yield process, slice(None) if self.shares_kernel else slice(i, i + 1)
 
-    def _chain(self, process: StateSpace, times: tf.Tensor) -> _Chain:
-        """Return the process's matrices between sorted times [xbatch..., N]."""
+    def _chain(self, process: StateSpace, times: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return A and Q [xbatch..., 1, N, d, d] of a process between sorted times."""
         gaps = times[..., 1:] - times[..., :-1]
         first = tf.zeros_like(times[..., :1])
         A = process.transition(tf.concat([first, gaps], axis=-1))
         Q = process.noise(A)
         start = tf.broadcast_to(process.covariance, tf.shape(Q[..., :1, :, :]))
         Q = tf.concat([start, Q[..., 1:, :, :]], axis=-3)
-        return _Chain(process, A[..., None, :, :, :], Q[..., None, :, :, :])
+        return A[..., None, :, :, :], Q[..., None, :, :, :]
 
-    def _function(
-        self, chain: _Chain, y: tf.Tensor, precision: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, kalman.Filtered]:
-        """Return the latent function's moments [batch..., channels, N], and the filter's result.
+    def _function(self, times: tf.Tensor, y: tf.Tensor, precision: tf.Tensor) -> _Moments:
+        """Return moments of the latent function at sorted times [xbatch..., N].
 
-        :param y: [batch..., channels, N], and so is ``precision``.
+        :param y: [batch..., L, N], or [batch..., C, N] for observations that channels share.
+        :param precision: as ``y``; 0 for missing observations.
         """
-        found = kalman.filtered(chain.A, chain.Q, chain.process.projection, y[..., None], precision)
-        mean, variance = kalman.smoothed(found)
-        return mean[..., 0], variance, found
+        found = []
+        for process, which in self._channels():
+            A, Q = self._chain(process, times)
+            observed, weight = y[..., which, :, None], precision[..., which, :]
+            ahead = kalman.filtered(A, Q, process.projection, observed, weight)
+            mean, variance = kalman.smoothed(ahead)
+            mean_ahead = ahead.predicted_mean[..., 0]
+            found.append((mean[..., 0], variance, mean_ahead, ahead.predicted_variance))
+        return _Moments(*(tf.concat(v, -2) for v in zip(*found, strict=True)))
 
     @check_shapes(
         "X: [xbatch..., N, 1]",
@@ -102,24 +108,17 @@ class MarkovGP(GP):
         pseudo = _take(channels_first(variance), order)
         noise = self._noise()
         total = noise + pseudo
-        means, variances, evidence = [], [], tf.zeros([], target.dtype)
-        for process, which in self._channels():
-            y, R = target[..., which, :], total[..., which, :]
-            f_mean, f_variance, found = self._function(self._chain(process, times), y, 1.0 / R)
-            densities = gaussian_log_density(
-                y - found.predicted_mean[..., 0], found.predicted_variance + R
-            )
-            evidence += tf.reduce_sum(densities, axis=[-2, -1])
-            # Given the function, a code's mean is between it and the pseudo-observation.
-            rest = pseudo[..., which, :] / R
-            means.append(rest * f_mean + (1.0 - rest) * y)
-            variances.append(noise * rest + tf.square(rest) * f_variance)
+        f = self._function(times, target, 1.0 / total)
+        densities = gaussian_log_density(target - f.mean_ahead, f.variance_ahead + total)
+        # Given the function, a code's mean is between it and the pseudo-observation.
+        rest = pseudo / total
+        posterior_mean = rest * f.mean + (1.0 - rest) * target
+        posterior_variance = noise * rest + tf.square(rest) * f.variance
         back = tf.argsort(order, axis=-1)
-        posterior_mean = channels_first(_take(tf.concat(means, -2), back))
         return LatentPosterior(
-            self.shifted(posterior_mean, X),
-            channels_first(_take(tf.concat(variances, -2), back)),
-            evidence,
+            self.shifted(channels_first(_take(posterior_mean, back)), X),
+            channels_first(_take(posterior_variance, back)),
+            tf.reduce_sum(densities, axis=[-2, -1]),
         )
 
     @check_shapes("X: [xbatch..., N, 1]", "latents: [batch..., N, L]", "return: [batch...]")
@@ -132,9 +131,9 @@ class MarkovGP(GP):
         evidence = tf.zeros([], target.dtype)
         for process, which in self._channels():
             y = channels_first(target[..., which, :])[..., None, :, :]  # [batch..., 1, N, columns]
-            chain = self._chain(process, times)
+            A, Q = self._chain(process, times)
             R = tf.fill(tf.shape(times[..., None, :]), noise)
-            densities = kalman.log_density(chain.A, chain.Q, process.projection, y, R)
+            densities = kalman.log_density(A, Q, process.projection, y, R)
             evidence += tf.reduce_sum(densities, axis=-1)
         return evidence
 
@@ -142,13 +141,11 @@ class MarkovGP(GP):
         """Return the diagonal of (K + s I)^-1 = I / s - Cov(f | codes) / s^2."""
         order, times = _in_order(X)
         noise = self._noise()
-        found = []
-        for process, _ in self._channels():
-            y = tf.zeros_like(times)[..., None, :]
-            chain = self._chain(process, times)
-            _, variance, _ = self._function(chain, y, tf.zeros_like(y) + 1.0 / noise)
-            found.append((1.0 - variance / noise) / noise)
-        return channels_first(_take(tf.concat(found, -2), tf.argsort(order, axis=-1)))
+        y = tf.zeros_like(times)[..., None, :]
+        y = tf.repeat(y, len(self.kernels), axis=-2)
+        variance = self._function(times, y, tf.zeros_like(y) + 1.0 / noise).variance
+        found = (1.0 - variance / noise) / noise
+        return channels_first(_take(found, tf.argsort(order, axis=-1)))
 
     @check_shapes(
         "Xnew: [newbatch..., Nnew, 1]",
@@ -171,16 +168,9 @@ class MarkovGP(GP):
         nothing = tf.zeros(tf.concat([lead, [number, self.latent_dim]], 0), target.dtype)
         target = _take(channels_first(tf.concat([target, nothing], -2)), order)
         precision = _take(channels_first(tf.concat([precision, nothing], -2)), order)
-        means, variances = [], []
-        for process, which in self._channels():
-            f_mean, f_variance, _ = self._function(
-                self._chain(process, times), target[..., which, :], precision[..., which, :]
-            )
-            means.append(f_mean)
-            variances.append(f_variance)
+        f = self._function(times, target, precision)
         back = tf.argsort(order, axis=-1)[..., given:]
-        new_mean = channels_first(_take(tf.concat(means, -2), back))
-        new_variance = channels_first(_take(tf.concat(variances, -2), back))
+        new_mean, new_variance = (channels_first(_take(v, back)) for v in (f.mean, f.variance))
         return self.shifted(new_mean, Xnew), new_variance
 
 

@@ -51,7 +51,7 @@ class NearestNeighbourGP(GP):
     takes_unknown_inputs = False
     is_dense = False
 
-    @check_arguments()
+    @check_arguments(num_neighbours=1)
     def __init__(
         self,
         kernel: KernelLike,
@@ -73,8 +73,6 @@ class NearestNeighbourGP(GP):
             neighbour, or scales that are not positive.
         """
         super().__init__(kernel, latent_dim, code_noise_variance, mean_function)
-        if num_neighbours < 1:
-            raise ValueError(f"num_neighbours must be at least 1, got {num_neighbours}.")
         self.num_neighbours = int(num_neighbours)
         X = _checked(inputs)
         self.scales = self._search_scales(scales, X.shape[-1])
@@ -192,60 +190,36 @@ class NearestNeighbourGP(GP):
         self._check_points(X)
         return self._earlier if self._earlier.shape.rank == 2 else None
 
-    def expected_log_conditionals(
-        self,
-        points: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
-        neighbours: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
-        present: tf.Tensor,
-    ) -> tf.Tensor:
-        """Return the sum over points of E[log p(latent | latents of its neighbours)]: [1].
-
-        The expectation is over independent codes with the given means and variances.
-
-        :param points: inputs [1, B, D], means and variances [1, B, L].
-        :param neighbours: inputs, means and variances of their m neighbours, [1, B m, ...].
-        :param present: [B, m], False where a point has fewer than m neighbours.
-        """
-        X, mean, variance = points
-        number, m = tf.shape(mean)[-2], tf.shape(present)[-1]
-
-        def split(values: tf.Tensor) -> tf.Tensor:
-            return tf.reshape(values, [1, number, m, values.shape[-1]])
-
-        near = split(neighbours[0])
-        near_mean, near_variance = (
-            split(v) for v in (self.centred(neighbours[1], neighbours[0]), neighbours[2])
-        )
-        places = tf.concat([near, X[..., None, :]], axis=-2)
-        present = tf.concat([present[None], tf.ones([1, number, 1], tf.bool)], axis=-1)
-        noise = tf.fill([1, number, m + 1, 1], self._noise())
-        weights, left = self._last_given_others(places, noise, present)
-        residual = self.centred(mean, X) - tf.reduce_sum(weights * near_mean, axis=-2)
-        # The variance of the residual.
-        spread = variance + tf.reduce_sum(tf.square(weights) * near_variance, axis=-2)
-        terms = gaussian_log_density(residual, left) - 0.5 * spread / left
-        return tf.reduce_sum(terms, axis=[-2, -1])
-
     @check_shapes(
         "X: [batch..., F, places, D]",
         "latents: [batch..., F, places, L]",
         "present: [F, places]",
+        "variance: [batch..., F, places, L]",
         "return: [batch..., F]",
     )
     def log_conditionals(
-        self, X: TensorType, latents: TensorType, present: TensorType
+        self,
+        X: TensorType,
+        latents: TensorType,
+        present: TensorType,
+        variance: TensorType | None = None,
     ) -> tf.Tensor:
         """Return log p(latent | latents of its neighbours) [1, F] of the last of m + 1 points.
 
         :param X: inputs [1, F, m + 1, D].
         :param latents: their codes [1, F, m + 1, L].
         :param present: [F, m + 1], False where a point has fewer than m neighbours.
+        :param variance: variances of independent codes with means ``latents``, over which the
+            expectation is taken; None for known codes.
         """
         latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
         noise = tf.fill([*tf.unstack(tf.shape(X)[:-1]), 1], self._noise())
-        weights, variance = self._last_given_others(X, noise, present)
+        weights, left = self._last_given_others(X, noise, present)
         expected = tf.reduce_sum(weights * latents[..., :-1, :], axis=-2)
-        terms = gaussian_log_density(latents[..., -1, :] - expected, variance)
+        terms = gaussian_log_density(latents[..., -1, :] - expected, left)
+        if variance is not None:  # of the residual
+            spread = tf.reduce_sum(tf.square(weights) * variance[..., :-1, :], axis=-2)
+            terms -= 0.5 * (variance[..., -1, :] + spread) / left
         return tf.reduce_sum(terms, axis=-1)
 
     def precision_diagonal(self, X: TensorType, shape: TensorType) -> tf.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import gpflow
@@ -202,11 +202,8 @@ class ProductPrior(ProductProcess, GaussianLatentPrior):
                 )
         super().__init__(parts)
 
-    def _sum(self, function: Callable[..., tf.Tensor], *values: TensorType) -> tf.Tensor:
-        return tf.add_n([function(part, *own) for part, own in self._split(*values)])
-
     def log_prob(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
-        return self._sum(lambda part, own: part.log_prob(X, own), latents)
+        return tf.add_n([part.log_prob(X, *own) for part, own in self._split(latents)])
 
     def precision_diagonal(self, X: TensorType | None, shape: TensorType) -> tf.Tensor:
         shape = tf.convert_to_tensor(shape)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gpflow
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
@@ -13,7 +11,7 @@ from gpflow.logdensities import gaussian
 
 from ..base import LatentPosterior
 from ..core.annotations import check_arguments
-from ..core.row_blocks import are_many, over_blocks, sum_over_blocks
+from ..core.row_blocks import are_many, over_blocks
 from ..mcmc.noise import standard_noise
 from .inducing import InducingLatentPrior, InducingPosterior, weighted_codes
 from .kernel_prior import KernelLike, channels_first
@@ -68,31 +66,6 @@ class TitsiasGP(InducingLatentPrior):
         inducing = self.inducing_posterior(X, mean, variance)
         f_mean, f_variance = over_blocks(lambda X: self._marginals(X, inducing), (X,))
         return self._bounded(f_mean, f_variance, mean, variance, inducing, 1.0)
-
-    def predict(
-        self, Xnew: TensorType, X: TensorType, mean: TensorType, variance: TensorType
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        if not are_many(tf.convert_to_tensor(Xnew)):
-            return super().predict(Xnew, X, mean, variance)
-        inducing, tasks = self.inducing_posterior(X, mean, variance), tf.shape(mean)[:-2]
-        new_mean, new_variance = over_blocks(
-            lambda Xnew: self._predicted(Xnew, inducing, tasks), (Xnew,)
-        )
-        return new_mean, new_variance
-
-    @inherit_check_shapes
-    def inducing_posterior(
-        self, X: TensorType, mean: TensorType, variance: TensorType, point_scale: float = 1.0
-    ) -> InducingPosterior:
-        if not are_many(mean):
-            return super().inducing_posterior(X, mean, variance, point_scale)
-
-        def sums(X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Any:
-            features, left = self._features(X)
-            noise = (self._residual_noise(left) + channels_first(variance)) / point_scale
-            return self._sums(features, noise, channels_first(self.centred(mean, X)))
-
-        return self._solved(*sum_over_blocks(sums, (X, mean, variance)))
 
     @check_shapes(
         "X: [xbatch..., N, D]",

@@ -13,7 +13,7 @@ from ..core.annotations import check_arguments
 from ..data import as_inputs, as_pair, prepare_data
 from ..data.model_checks import check_support
 from ..data.observations import as_observations, check_has_rows, check_same_points
-from ..kernels.reading import check_categories, check_columns_are_there, check_distances
+from ..kernels.reading import check_kernel_inputs
 from ..likelihoods import DecoderLikelihood, MaskedLikelihood
 from ..mcmc.noise import item_noise
 from .autoencoder import LikelihoodLike, Network, as_decoder
@@ -159,10 +159,7 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
 
     def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
         """Check that the kernel can read inputs [..., D], with enough float precision."""
-        kernels = [self.kernel]
-        check_columns_are_there(kernels, X.shape[-1])
-        check_categories(kernels, X, name)
-        check_distances(kernels, X, name)
+        check_kernel_inputs([self.kernel], X, name)
 
     def elbo(self, data: tuple[TensorType, TensorType]) -> tf.Tensor:
         """Return GPflow's evidence lower bound of ``(X, Y)``, with Y NaN or masked if missing."""

@@ -44,7 +44,7 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
     splits_over_outputs = True
     latent_prior_name = "StandardNormal"
 
-    @check_arguments(output_dim=1)
+    @check_arguments(output_dim=1, num_draws=1)
     def __init__(
         self,
         guide: BoundGuide | BaseGaussianEncoder,
@@ -90,8 +90,6 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
                 "columns of the data: the codes would be less than the data, not more. Lower "
                 "latent_dim."
             )
-        if num_draws is not None and num_draws < 1:
-            raise ValueError(f"num_draws must be at least 1, got {num_draws}.")
         if not isinstance(likelihood, gpflow.likelihoods.ScalarLikelihood):
             raise TypeError(
                 "likelihood must be a scalar GPflow likelihood (one that factorises over outputs), "

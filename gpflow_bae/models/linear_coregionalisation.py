@@ -14,7 +14,7 @@ from gpflow.base import Parameter, TensorType
 
 from ..core.annotations import check_arguments
 from ..core.arguments import as_numbers
-from ..kernels.reading import check_categories, check_columns_are_there, check_distances
+from ..kernels.reading import check_kernel_inputs
 
 __all__ = ["LinearCoregionalisation", "principal_directions"]
 
@@ -149,9 +149,7 @@ class LinearCoregionalisation(
         :param name: name of the inputs in error messages.
         :raises ValueError: naming the column.
         """
-        check_columns_are_there(self.kernels, X.shape[-1])
-        check_categories(self.kernels, X, name)
-        check_distances(self.kernels, X, name)
+        check_kernel_inputs(self.kernels, X, name)
 
     @property
     def num_outputs(self) -> int:

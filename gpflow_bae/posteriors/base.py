@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,7 +13,8 @@ import tensorflow as tf
 
 from .. import diagnostics
 from ..core import functional
-from .stored.archive import read_archive, write_archive
+from .sample_loop import SampleLoop
+from .stored.archive import part_of, read_archive, write_archive
 from .stored.bank import Bank
 from .stored.parts import warn_of_unknown_parts
 
@@ -34,6 +37,13 @@ class BankPosterior:
         """
         bank.check(model)
         self.model, self.bank = model, bank
+        self._loops: dict[Callable[..., Any], SampleLoop] = {}
+
+    def _loop(self, function: Callable[..., Any]) -> SampleLoop:
+        """Return the loop of ``function(model, *sample, ...)``, compiled once for all calls."""
+        if function not in self._loops:
+            self._loops[function] = SampleLoop(functools.partial(function, self.model))
+        return self._loops[function]
 
     @property
     def num_samples(self) -> int:
@@ -120,9 +130,8 @@ class BankPosterior:
             )
         if "parts" not in header:
             warn_of_unknown_parts(path, header)
-        prefix = "posterior/"
-        others = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-        return cls._restored(model, Bank.from_contents(header, arrays), others)
+        bank = Bank.from_contents(header, arrays)
+        return cls._restored(model, bank, part_of(arrays, "posterior/"))
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays that are saved in addition to the bank."""

@@ -1,7 +1,7 @@
 """Conditionals of one posterior sample: codes given observations, and observations given codes.
 
 Every function takes the model, the sample (unconstrained values, encoder weights or an empty list
-for the model's own, a seed), and then the arguments that all samples share.
+for the model's own, sampled codes, a seed), and then the arguments that all samples share.
 """
 
 from __future__ import annotations
@@ -23,65 +23,53 @@ from ..latent_priors import LatentProcess
 from ..mcmc.noise import standard_noise
 from ..models import Autoencoder
 from ..models.gpflow_interface import gaussian_draws
+from .given import Data
 
 __all__ = [
     "code_draws",
+    "conditioned",
     "decode_draws",
     "encoder_draws",
     "function_draw",
     "function_second_moments",
     "given_codes",
     "hidden_codes",
-    "latent_given_codes",
-    "latent_given_pseudo",
+    "latent_moments",
     "log_density_of",
 ]
 
 
 _Sums: TypeAlias = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
-_Pseudo: TypeAlias = tuple[tf.Tensor, ...]  # pseudo-observations for LatentProcess.condition
+_Pseudo: TypeAlias = tuple[tf.Tensor, tf.Tensor]  # pseudo-observations for LatentProcess.condition
 
 
 @check_shapes("return[0]: [batch..., N, L]")
-def latent_given_pseudo(
+def latent_moments(
     model: Autoencoder,
     values: list[tf.Tensor],
     encoder_values: list[tf.Tensor],
+    codes: list[tf.Tensor],
     seed: tf.Tensor,
-    given: tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None],
+    given: Data,
     Xnew: tf.Tensor | None,
+    *,
     num_draws: int,
+    full_cov: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return moments of the latent function at ``Xnew`` (None: of the codes) given encoded data.
+    """Return moments of the latent function at ``Xnew`` given codes, or given encoded data.
 
-    :param given: X, Y and mask.
+    :param codes: a list of the sampled codes [T, N, L]; an empty list for the encoder's
+        pseudo-observations.
+    :param Xnew: new inputs; None for the moments of the codes themselves.
+    :param full_cov: whether to return covariances between points [batch..., L, N, N].
     """
-    prior, pseudo = _conditioned(model, values, encoder_values, [], seed, given, num_draws)
-    return _moments(prior, Xnew, given[0], pseudo)
-
-
-def _moments(
-    prior: LatentProcess, Xnew: tf.Tensor | None, X: tf.Tensor | None, pseudo: _Pseudo
-) -> tuple[tf.Tensor, tf.Tensor]:
+    prior, pseudo = conditioned(model, values, encoder_values, codes, seed, given, num_draws)
+    if full_cov:
+        return prior.predict_full_cov(Xnew, given[0], *pseudo)
     if Xnew is None:
-        mean, variance, _ = prior.condition(X, *pseudo)
+        mean, variance, _ = prior.condition(given[0], *pseudo)
         return mean, variance
-    return prior.predict(Xnew, X, *pseudo)
-
-
-@check_shapes("return[0]: [batch..., N, L]")
-def latent_given_codes(
-    model: Autoencoder,
-    values: list[tf.Tensor],
-    codes: tf.Tensor,
-    seed: tf.Tensor,
-    X: tf.Tensor | None,
-    mask: tf.Tensor | None,
-    Xnew: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return moments of the latent function at ``Xnew`` given sampled codes [T, N, L]."""
-    prior = model.bind(values, seed=seed).latent_prior
-    return _moments(prior, Xnew, X, given_codes(prior, codes, mask))
+    return prior.predict(Xnew, given[0], *pseudo)
 
 
 def given_codes(prior: LatentProcess, codes: tf.Tensor, mask: Any) -> tuple[tf.Tensor, tf.Tensor]:
@@ -102,38 +90,35 @@ def given_codes(prior: LatentProcess, codes: tf.Tensor, mask: Any) -> tuple[tf.T
 def hidden_codes(
     model: Autoencoder,
     values: list[tf.Tensor],
-    codes: tf.Tensor,
+    encoder_values: list[tf.Tensor],
+    codes: list[tf.Tensor],
     seed: tf.Tensor,
-    X: tf.Tensor | None,
-    mask: tf.Tensor,
+    given: Data,
     points: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return moments of the codes of ``points [H]`` given the codes of observed rows.
+    """Return moments of the codes of ``points [H]`` given the sampled codes of observed rows.
 
-    As :func:`latent_given_codes` at their inputs, with code noise.
+    As :func:`latent_moments` at their inputs, with code noise.
     """
-    prior = model.bind(values, seed=seed).latent_prior
-    pseudo = given_codes(prior, codes, mask)
+    sample, X = (model, values, encoder_values, codes, seed, given), given[0]
+    prior = model.latent_prior
     if not prior.needs_inputs:
-        found = _moments(prior, None, X, pseudo)
+        found = latent_moments(*sample, None, num_draws=0)
         return tuple(tf.gather(v, points, axis=1) for v in found)
-    mean, variance = _moments(prior, tf.gather(X, points, axis=1), X, pseudo)
-    return mean, variance + prior.code_noise
+    mean, variance = latent_moments(*sample, tf.gather(X, points, axis=1), num_draws=0)
+    return mean, variance + model.bind(values).latent_prior.code_noise
 
 
-def _conditioned(
+def conditioned(
     model: Autoencoder,
     values: list[tf.Tensor],
     encoder_values: list[tf.Tensor],
     codes: list[tf.Tensor],
     seed: tf.Tensor,
-    given: tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None],
+    given: Data,
     num_draws: int,
 ) -> tuple[LatentProcess, _Pseudo]:
-    """Return a sample's prior and its pseudo-observations, of sampled codes or of the encoder.
-
-    :param codes: a list of the sampled codes, or an empty list.
-    """
+    """Return a sample's prior and its pseudo-observations, of sampled codes or of the encoder."""
     X, Y, mask = given
     bound = model.bind(values, encoder_values or None, tf.random.fold_in(seed, 0x9D, alg="philox"))
     if codes:
@@ -145,9 +130,10 @@ def _conditioned(
     if not in_blocks:
         return prior, bound.pseudo_observations(X, Y, seed, num_draws, mask)
     # Blocks of rows bound the memory of the network's activations.
-    return prior, over_blocks(
+    mean, variance = over_blocks(
         lambda X, Y, mask: bound.pseudo_observations(X, Y, seed, num_draws, mask), (X, Y, mask)
     )
+    return prior, (mean, variance)
 
 
 def _rows_are_independent(model: Autoencoder, X: tf.Tensor | None, Y: tf.Tensor) -> bool:
@@ -160,52 +146,31 @@ def code_draws(
     model: Autoencoder,
     values: list[tf.Tensor],
     encoder_values: list[tf.Tensor],
+    codes: list[tf.Tensor],
     seed: tf.Tensor,
-    given: tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None],
+    given: Data,
     rows: tf.Tensor | None,
     num_draws: int,
     num_codes: int,
 ) -> tf.Tensor:
-    """Draw codes [num_codes, batch..., n, L] given encoded data, at ``rows [n]`` of it."""
-    prior, (mean, variance) = _conditioned(
-        model, values, encoder_values, [], seed, given, num_draws
-    )
+    """Draw codes [num_codes, batch..., n, L] given data, at ``rows [n]`` of it."""
+    prior, pseudo = conditioned(model, values, encoder_values, codes, seed, given, num_draws)
     own_seed = tf.random.fold_in(seed, 0xC0DE, alg="philox")
-    return prior.draw_codes(given[0], mean, variance, own_seed, num_codes, rows)
-
-
-def _function_moments(
-    model: Autoencoder,
-    values: list[tf.Tensor],
-    encoder_values: list[tf.Tensor],
-    codes: list[tf.Tensor],
-    seed: tf.Tensor,
-    given: tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None],
-    Xnew: tf.Tensor,
-    *,
-    num_draws: int,
-    full_cov: bool,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return moments of the latent function at ``Xnew``; arguments as in :func:`_conditioned`."""
-    sample = (model, values, encoder_values, codes, seed, given, num_draws)
-    prior, pseudo = _conditioned(*sample)
-    if full_cov:
-        return prior.predict_full_cov(Xnew, given[0], *pseudo)
-    return _moments(prior, Xnew, given[0], pseudo)
+    return prior.draw_codes(given[0], *pseudo, own_seed, num_codes, rows)
 
 
 def function_second_moments(
-    model: Autoencoder, *arguments: Any, num_draws: int
+    model: Autoencoder, *sample: Any, num_draws: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the mean [T, N', L] and second moments [T, L, N', N'] of the latent function."""
-    mean, covariance = _function_moments(model, *arguments, num_draws=num_draws, full_cov=True)
+    mean, covariance = latent_moments(model, *sample, num_draws=num_draws, full_cov=True)
     return mean, covariance + tf.einsum("tnl,tml->tlnm", mean, mean)
 
 
-def function_draw(model: Autoencoder, *arguments: Any, num_draws: int, full_cov: bool) -> tf.Tensor:
-    """Draw the latent function once [T, N', L]; arguments as in :func:`_function_moments`."""
-    moments = _function_moments(model, *arguments, num_draws=num_draws, full_cov=full_cov)
-    seed = tf.random.fold_in(arguments[3], 0xF, alg="philox")
+def function_draw(model: Autoencoder, *sample: Any, num_draws: int, full_cov: bool) -> tf.Tensor:
+    """Draw the latent function once [T, N', L]; arguments as in :func:`latent_moments`."""
+    moments = latent_moments(model, *sample, num_draws=num_draws, full_cov=full_cov)
+    seed = tf.random.fold_in(sample[3], 0xF, alg="philox")
     return gaussian_draws(*moments, 1, full_cov, seed)[0]
 
 

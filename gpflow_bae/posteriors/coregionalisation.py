@@ -19,7 +19,7 @@ from ..core.tracing import compiled
 from ..data import MultiOutputTable
 from ..data.blocks import Place, block_at, joined, places_of_blocks
 from ..models import LinearCoregionalisation
-from .stored.archive import read_archive, write_archive
+from .stored.archive import part_of, read_archive, write_archive
 from .stored.parts import check_parts, parts_of
 
 __all__ = ["SIGNATURE", "CoregionalisationPosterior", "as_table"]
@@ -246,8 +246,7 @@ def models_of(
     """
     found: list[LinearCoregionalisation] = []
     while f"models[{len(found)}].decoder" in arrays:
-        prefix = f"models[{len(found)}]"
-        values = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+        values = part_of(arrays, f"models[{len(found)}]")
         model = build(values)
         own = {k: tuple(v.shape) for k, v in gpflow.utilities.parameter_dict(model).items()}
         kept = {name: value.shape for name, value in values.items()}

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import gpflow
 import numpy as np
 
-from .stored.archive import read_archive, write_archive
+from .stored.archive import part_of, read_archive, write_archive
 from .stored.bank import installed_versions
 from .stored.parts import check_parts, parts_of, warn_of_unknown_parts
 
@@ -69,8 +69,8 @@ class FittedModel:
             check_parts(model, header["parts"], cls._parts_of(model))
         else:
             warn_of_unknown_parts(path, header)
-        assign(model, _part(arrays, "parameters/"))
-        return cls._restored(model, _part(arrays, "posterior/"))
+        assign(model, part_of(arrays, "parameters/"))
+        return cls._restored(model, part_of(arrays, "posterior/"))
 
     @staticmethod
     def _parts_of(model: Any) -> dict[str, str]:
@@ -106,7 +106,3 @@ def assign(model: Any, values: Mapping[str, np.ndarray]) -> None:
             )
     for path, parameter in parameters.items():
         parameter.assign(values[path])
-
-
-def _part(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}

@@ -11,20 +11,23 @@ from gpflow.base import TensorType
 from ..core.arguments import as_numbers
 from ..data import as_inputs, as_pair, mask_missing
 from ..data.model_checks import check_inputs, check_support
+from ..data.observations import check_same_points
 from ..models import Autoencoder
 
-__all__ = ["check_given", "check_new_inputs"]
+__all__ = ["Data", "Given", "check_given", "check_new_inputs"]
 
-# Inputs, observations with zeros where missing, and the mask (None if nothing is missing).
-_Data: TypeAlias = tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]
+Data: TypeAlias = tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]
+"""Inputs, observations with zeros where missing, and the mask (None if nothing is missing)."""
+Given: TypeAlias = tuple[TensorType | None, TensorType] | None
+"""Inputs and observations that a user conditions on; None for the data of the fit."""
 
 
 def check_given(
     model: Autoencoder,
-    training: _Data,
+    training: Data,
     given: tuple[TensorType | None, TensorType],
     needs_inputs: bool = True,
-) -> _Data:
+) -> Data:
     """Check ``given`` and convert it to tensors.
 
     :param training: the data of the fit.
@@ -47,15 +50,8 @@ def check_given(
             f"{model.latent_prior_name} is a prior over inputs: X is needed beside Y, got None."
         )
     X = None if X is None else as_inputs(X, training[0], inputs=model.inputs)
-    if X is not None and needs_inputs and X.shape[0] not in (1, Y.shape[0]):
-        raise ValueError(
-            f"X must have one task, or the {Y.shape[0]} of Y, got {X.shape[0]}; inputs that all "
-            "tasks share are [N, D]."
-        )
-    if X is not None and needs_inputs and X.shape[-2] != Y.shape[-2]:
-        raise ValueError(
-            f"X and Y must have the same number of points, got {X.shape[-2]} and {Y.shape[-2]}."
-        )
+    if X is not None and needs_inputs:
+        check_same_points(X.shape, Y.shape)
     if X is not None:
         check_inputs(model, X.numpy())
     values, seen = mask_missing(Y)
@@ -73,7 +69,7 @@ def check_new_inputs(
     model: Autoencoder,
     Xnew: TensorType,
     like: tf.Tensor | None,
-    given: _Data,
+    given: Data,
 ) -> tf.Tensor:
     """Check and convert inputs [T or 1, N, D] to predict at.
 
@@ -94,7 +90,7 @@ def check_new_inputs(
     return Xnew
 
 
-def _is_training_data(training: _Data, values: np.ndarray, seen: np.ndarray) -> bool:
+def _is_training_data(training: Data, values: np.ndarray, seen: np.ndarray) -> bool:
     """Whether observations and mask equal those of the fit."""
     _, train, mask = training
     same_holes = seen.all() if mask is None else np.array_equal(mask, seen)

@@ -15,7 +15,7 @@ from ..data import mask_missing
 from ..models import TemperedBAE
 from .base import BankPosterior
 from .predictions import Prediction
-from .sample_loop import ChainAfterChain, SampleLoop, chain_after_chain
+from .sample_loop import ChainAfterChain, chain_after_chain
 from .stored.bank import Bank
 
 __all__ = ["TemperedPosterior"]
@@ -45,11 +45,6 @@ class TemperedPosterior(BankPosterior):
         """
         super().__init__(model, bank)
         self.swap_rate = np.asarray(swap_rate)
-        self._encode = SampleLoop(self._encode_one)
-        self._decode = SampleLoop(self._decode_one)
-        self._means = SampleLoop(self._mean_one)
-        self._moments = SampleLoop(self._moments_one)
-        self._errors = SampleLoop(self._error_one)
 
     @property
     def parameters(self) -> list[np.ndarray]:
@@ -77,7 +72,7 @@ class TemperedPosterior(BankPosterior):
         """Encode rows ``Y [N, P]``, NaN where missing, to codes [R * S, N, L]."""
         rows, _ = self._rows(Y)
         size = 4 * len(rows) * self.model.latent_dim
-        return self._encode.map((self._values,), rows, dtypes=tf.float32, result_bytes=size)
+        return self._loop(_encoded).map((self._values,), rows, dtypes=tf.float32, result_bytes=size)
 
     def decode(self, codes: TensorType) -> np.ndarray:
         """Decode codes ``[N, L]``, or ``[R * S, N, L]`` for each sample, to rows [R * S, N, P]."""
@@ -95,26 +90,27 @@ class TemperedPosterior(BankPosterior):
             raise ValueError("codes hold NaN or infinity; every code has to be known.")
         own = np.broadcast_to(codes, (self.num_samples, *codes.shape[-2:]))
         size = 4 * own.shape[1] * self.model.decoder.output_dim
-        return self._decode.map((self._values, own), dtypes=tf.float32, result_bytes=size)
+        return self._loop(_decoded).map((self._values, own), dtypes=tf.float32, result_bytes=size)
 
     def reconstructions(self, Y: TensorType) -> np.ndarray:
         """Return reconstructed means [R * S, N, P] of rows ``Y [N, P]``, NaN where missing."""
         rows, _ = self._rows(Y)
         kind, size = gpflow.default_float(), 8 * int(tf.size(rows))
-        return self._means.map((self._values,), rows, dtypes=kind, result_bytes=size)
+        return self._loop(_mean).map((self._values,), rows, dtypes=kind, result_bytes=size)
 
     def reconstruct(self, Y: TensorType) -> Prediction:
         """Predict rows [N, P]: mean, noise variance and variance over samples."""
         rows, _ = self._rows(Y)
         zeros = tuple(np.zeros(rows.shape, gpflow.default_float()) for _ in range(3))
-        sums = self._moments.sum((self._values,), rows, zeros=zeros)
+        sums = self._loop(_moments).sum((self._values,), rows, zeros=zeros)
         mean, mean_square, noise = (total / self.num_samples for total in sums)
         return Prediction(mean, noise, np.maximum(mean_square - np.square(mean), 0.0))
 
     def squared_errors(self, Y: TensorType) -> np.ndarray:
         """Return the mean squared reconstruction error [R, S] of observed entries per sample."""
         rows, mask = self._rows(Y)
-        errors = self._errors.map((self._values,), rows, mask, dtypes=gpflow.default_float())
+        kind = gpflow.default_float()
+        errors = self._loop(_squared_error).map((self._values,), rows, mask, dtypes=kind)
         return errors.reshape(self.num_replicas, -1)
 
     def function_space_diagnostics(
@@ -150,28 +146,32 @@ class TemperedPosterior(BankPosterior):
         values, mask = mask_missing(Y[None])
         return tf.constant(values[0]), tf.constant(mask[0])
 
-    def _encode_one(self, values: list[tf.Tensor], rows: tf.Tensor) -> tf.Tensor:
-        return tf.cast(self.model.bind(values).encode(rows), tf.float32)
 
-    def _decode_one(self, values: list[tf.Tensor], codes: tf.Tensor) -> tf.Tensor:
-        return tf.cast(self.model.bind(values).decoder(codes), tf.float32)
+def _encoded(model: TemperedBAE, values: list[tf.Tensor], rows: tf.Tensor) -> tf.Tensor:
+    return tf.cast(model.bind(values).encode(rows), tf.float32)
 
-    def _reconstruct_one(
-        self, values: list[tf.Tensor], rows: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        bound = self.model.bind(values)
-        moments = bound.likelihood.moments(bound.reconstruct(rows))
-        mean, variance = (tf.cast(m, gpflow.default_float()) for m in moments)
-        return mean, variance
 
-    def _mean_one(self, values: list[tf.Tensor], rows: tf.Tensor) -> tf.Tensor:
-        return self._reconstruct_one(values, rows)[0]
+def _decoded(model: TemperedBAE, values: list[tf.Tensor], codes: tf.Tensor) -> tf.Tensor:
+    return tf.cast(model.bind(values).decoder(codes), tf.float32)
 
-    def _moments_one(self, values: list[tf.Tensor], rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        mean, variance = self._reconstruct_one(values, rows)
-        return mean, tf.square(mean), variance
 
-    def _error_one(self, values: list[tf.Tensor], rows: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        mean, _ = self._reconstruct_one(values, rows)
-        squares = tf.square(mean - tf.cast(rows, mean.dtype))
-        return tf.reduce_mean(tf.boolean_mask(squares, mask))
+def _mean(model: TemperedBAE, values: list[tf.Tensor], rows: tf.Tensor) -> tf.Tensor:
+    return _moments(model, values, rows)[0]
+
+
+def _moments(
+    model: TemperedBAE, values: list[tf.Tensor], rows: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return the mean of reconstructed rows, its square, and the noise variance [N, P]."""
+    bound = model.bind(values)
+    moments = bound.likelihood.moments(bound.reconstruct(rows))
+    mean, variance = (tf.cast(m, gpflow.default_float()) for m in moments)
+    return mean, tf.square(mean), variance
+
+
+def _squared_error(
+    model: TemperedBAE, values: list[tf.Tensor], rows: tf.Tensor, mask: tf.Tensor
+) -> tf.Tensor:
+    mean = _mean(model, values, rows)
+    squares = tf.square(mean - tf.cast(rows, mean.dtype))
+    return tf.reduce_mean(tf.boolean_mask(squares, mask))

@@ -48,6 +48,7 @@ def model_card(
     :param signatures: concrete functions by name.
     """
     model = served.model
+    is_sampled = not isinstance(model, VariationalModel)
     return {
         "name": name,
         "version": version,
@@ -60,7 +61,7 @@ def model_card(
         "output_dim": served.output_dim,
         "input_dim": served.input_dim or None,
         "parameters_per_sample": served.bank.num_parameters,
-        "temperature": posterior.bank.temperature if _is_sampled(model) else None,
+        "temperature": posterior.bank.temperature if is_sampled else None,
         "posterior_samples": {
             "of_the_posterior": getattr(posterior, "num_samples", 1),
             "exported": served.bank.num_samples,
@@ -86,10 +87,6 @@ def model_card(
         "size_bytes": size_bytes,
         "versions": installed_versions(),
     }
-
-
-def _is_sampled(model: Any) -> bool:
-    return not isinstance(model, VariationalModel)
 
 
 def _spec(spec: Any) -> dict[str, Any]:

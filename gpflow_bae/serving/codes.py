@@ -18,7 +18,7 @@ from ..latent_priors.inducing import (
 )
 from ..mcmc.noise import standard_noise
 from ..models import Autoencoder
-from ..posteriors.conditionals import given_codes
+from ..posteriors.conditionals import conditioned
 from ..posteriors.sample_loop import SampleLoop
 from .bank import SampleBank
 
@@ -127,20 +127,16 @@ def conditioned_constants(posterior: Any, samples: list[int]) -> dict[str, np.nd
     model, X, mask = posterior.model, posterior.X, posterior.mask
     Y = tf.convert_to_tensor(posterior.Y)
 
-    def of_sample(values: list, encoder: list, seed: tf.Tensor, codes: list) -> tuple:
-        bound = model.bind(values, encoder or None, seed)
-        if codes:
-            mean, variance = given_codes(bound.latent_prior, codes[0], mask)
-        else:
-            mean, variance = bound.pseudo_observations(X, Y, seed, 16, mask)
-        inducing = bound.latent_prior.inducing_posterior(X, mean, variance)
+    def of_sample(values: list, encoder: list, codes: list, seed: tf.Tensor) -> tuple:
+        prior, pseudo = conditioned(model, values, encoder, codes, seed, (X, Y, mask), 16)
+        inducing = prior.inducing_posterior(X, *pseudo)
         return inducing.mean[0], inducing.factor[0]
 
     chosen = posterior.select(samples)
     codes = [] if chosen.latents is None else [chosen.latents]
     seeds = np.array([[0, s] for s in samples], np.int32)
     means, factors = SampleLoop(of_sample).map(
-        (chosen.parameters, chosen.encoder, seeds, codes), dtypes=(gpflow.default_float(),) * 2
+        (chosen.parameters, chosen.encoder, codes, seeds), dtypes=(gpflow.default_float(),) * 2
     )
     return {
         "inducing_mean": means.astype(np.float32),

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..core import functional
+from ..core.annotations import check_arguments
 from ..likelihoods import entrywise
 from ..mcmc.noise import standard_noise
 from ..models import DeepSVIGP, StochasticGPLVM
@@ -64,6 +65,7 @@ class ServedFit(ServedModel):
     GPLVM ``epistemic_std`` is that of the functions given a code, in closed form.
     """
 
+    @check_arguments(num_draws=1, max_rows=1)
     def __init__(
         self,
         fitted: FittedModel,
@@ -79,9 +81,6 @@ class ServedFit(ServedModel):
         """
         tf.Module.__init__(self)
         model = fitted.model
-        for name, value in (("num_draws", num_draws), ("max_rows", max_rows)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}.")
         if num_samples not in (None, 1):
             raise ValueError(f"num_samples is {num_samples}; a fitted model is one: leave it out.")
         if not isinstance(model, DeepSVIGP | StochasticGPLVM):
@@ -89,7 +88,7 @@ class ServedFit(ServedModel):
                 f"a fitted {type(model).__name__} has no export; those that have one are DeepSVIGP "
                 "and StochasticGPLVM. Make a Posterior of a model with an encoder."
             )
-        self.num_draws, self.max_rows = int(num_draws), int(max_rows)
+        self.num_draws, self.max_rows = num_draws, max_rows
         self.samples_per_request = self.encoders_per_request = 1
         self.takes_codes_only = True
         has_inputs = isinstance(model, DeepSVIGP)

@@ -50,7 +50,7 @@ class ServedModel(tf.Module):
     samples if a request uses fewer than there are; clients can average over seeds to use more.
     """
 
-    @check_arguments()
+    @check_arguments(samples_per_request=1, encoders_per_request=1, num_draws=1, max_rows=1)
     def __init__(
         self,
         posterior: Posterior | TemperedPosterior,
@@ -64,16 +64,7 @@ class ServedModel(tf.Module):
     ):
         """Arguments as in :func:`gpflow_bae.serving.export`."""
         super().__init__()
-        limits = {
-            "samples_per_request": samples_per_request,
-            "encoders_per_request": encoders_per_request,
-            "num_draws": num_draws,
-            "max_rows": max_rows,
-        }
-        for name, value in limits.items():
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}.")
-        self.num_draws, self.max_rows = int(num_draws), int(max_rows)
+        self.num_draws, self.max_rows = num_draws, max_rows
         model = posterior.model
         self.generation, self.why_no_generation = None, "a tempered BAE has no prior over inputs"
         self.takes_codes_only = isinstance(model, Autoencoder) and model.encoder.takes_indices
@@ -103,8 +94,8 @@ class ServedModel(tf.Module):
             with_encoder=not self.takes_codes_only,
         )
         available = self.bank.num_samples
-        self.samples_per_request = min(int(samples_per_request), available)
-        self.encoders_per_request = min(int(encoders_per_request), available)
+        self.samples_per_request = min(samples_per_request, available)
+        self.encoders_per_request = min(encoders_per_request, available)
         # One function in the graph for the signatures reconstruct and impute.
         self._reconstruct = Hidden(
             tf.function(self._reconstruct_masked, autograph=False, reduce_retracing=True)

@@ -158,14 +158,9 @@ class Covariates:
             return values
         return np.concatenate([np.eye(len(self.batches))[batches] - self.shares, values], 1)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the map as plain values for JSON."""
-        values = dataclasses.asdict(self)
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in values.items()}
-
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Covariates:
-        """Invert :meth:`to_dict`."""
+        """Invert ``dataclasses.asdict``; lists become arrays."""
         arrays = {name: np.array(values[name], float) for name in ("shares", "means", "scales")}
         return cls(**values | arrays)
 

@@ -12,10 +12,12 @@ from ..core.tracing import compiled
 from ..likelihoods import CountLikelihood
 from ..posteriors import Posterior
 from .covariates import reference_inputs
+from .tissue import named
 
 __all__ = [
     "between_groups",
     "false_discoveries",
+    "groups_of",
     "over_space",
     "some_rows",
     "table_of_groups",
@@ -25,6 +27,38 @@ __all__ = [
 _INTERVAL = [0.05, 0.95]
 _BYTES = 64 * 2**20  # bytes of expected counts in memory at a time
 _MOST_CELLS = 2000  # cells of a group; more would hardly change the result
+
+
+def groups_of(
+    adata: Any, groupby: str, group1: str | int, group2: str | int | None
+) -> list[np.ndarray]:
+    """Return the indices of the cells of two groups; None is the group of all others.
+
+    Cells without a name (NaN) are in neither.
+
+    :raises ValueError: for a missing column or group, and the same group twice.
+    """
+    if groupby not in adata.obs:
+        raise ValueError(
+            f"adata.obs has no column {groupby!r}, only {sorted(adata.obs)}: set groupby to one."
+        )
+    has_name = adata.obs[groupby].notna().to_numpy()
+    names = adata.obs[groupby].astype(str).to_numpy()
+    known = sorted(set(names[has_name]))
+    for argument, name in (("group1", group1), ("group2", group2)):
+        all_others = name is None and argument == "group2"
+        if str(name) not in known and not all_others:
+            raise ValueError(
+                f"{argument} is {name!r}, and adata.obs[{groupby!r}] has {named(known)}."
+            )
+    first = has_name & (names == str(group1))
+    second = has_name & (~first if group2 is None else names == str(group2))
+    if not second.any() or (first & second).any():
+        raise ValueError(
+            f"group1={group1!r} and group2={group2!r} must be two groups of adata.obs"
+            f"[{groupby!r}], which has {named(known)}."
+        )
+    return [np.flatnonzero(first), np.flatnonzero(second)]
 
 
 def some_rows(rows: np.ndarray, seed: int) -> np.ndarray:

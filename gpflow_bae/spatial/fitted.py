@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arguments import as_numbers
 from ..core.files import to_json, write_atomically
 from ..posteriors import Posterior
 from ..versions import __version__
-from .covariates import Covariates
+from .covariates import Covariates, inputs_of
 from .plans import Outline, SpatialPlan
-from .tissue import Coordinates
+from .tissue import Coordinates, Tissue
 
 __all__ = ["Fitted", "check_same_data", "read_fit", "write_fit"]
 
@@ -26,6 +27,7 @@ _NEXT = "posterior.next.npz"  # name until the record with its checksum is writt
 _NAME = "spatial.json"
 _DATA = "data.json"
 _BLOCK = 2**24  # bytes read at once
+_FURTHEST = 1e9  # in units of a slice's extent; a place beyond this is an error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,24 +44,99 @@ class Fitted:
     covariates: Covariates
     counts: str  # digest of the cells' counts, in the fit's order
 
+    @classmethod
+    def of(
+        cls,
+        plan: SpatialPlan,
+        tissue: Tissue,
+        genes: list[str],
+        slices: list[str],
+        covariates: Covariates,
+        seed: int,
+    ) -> Fitted:
+        """Summarise the cells of a fit, in its order."""
+        coordinates, shares = Coordinates.of(tissue), tissue.shares()
+        totals = tissue.totals(shares)
+        median = float(np.median(totals))
+        places = coordinates.inputs(tissue.places, tissue.slices)
+        outline = Outline.of(plan, tissue, places, totals / median, seed)
+        counts = tissue.digest_of_counts()
+        return cls(plan, outline, coordinates, shares, median, genes, slices, covariates, counts)
+
+    def sizes_of(self, tissue: Tissue) -> np.ndarray:
+        """Return the total counts of cells over the median of the fit's cells [N]."""
+        return tissue.totals(self.shares) / self.median
+
+    def inputs_of(self, tissue: Tissue) -> np.ndarray:
+        """Return inputs [N, D + K + 2] of cells with the fit's slices."""
+        places = self.coordinates.inputs(tissue.places, tissue.slices)
+        return inputs_of(places, tissue.covariates, self.sizes_of(tissue), tissue.slices)
+
+    def columns_of(self, genes: Any) -> np.ndarray:
+        """Return the column indices of genes by name.
+
+        :raises ValueError: for names that are not of the fit, or none.
+        """
+        names = [genes] if isinstance(genes, str) else list(np.ravel(np.asarray(genes, object)))
+        unknown = [name for name in names if name not in self.genes]
+        if unknown or not names:
+            what = f"{unknown[:3]} are not of" if unknown else "is empty; give some of"
+            raise ValueError(f"genes {what} the fit's {len(self.genes)} (model.genes_).")
+        return np.array([self.genes.index(name) for name in names])
+
+    def new_inputs(self, places: Any, sizes: Any, slices: Any, covariates: Any) -> np.ndarray:
+        """Return inputs [N, D + K + 2] of cells at new places.
+
+        Arguments and errors as in :meth:`~gpflow_bae.spatial.SpatialBAE.predict`.
+        """
+        places = as_numbers(places, "places", np.float64, rank=2)
+        D = self.coordinates.centres.shape[1]
+        if places.shape[1] != D or not np.isfinite(places).all():
+            raise ValueError(
+                f"places must be finite, of shape [N, {D}] as those of the fit, got shape "
+                f"{places.shape}."
+            )
+        sizes = as_numbers(sizes, "sizes", np.float64)
+        if sizes.shape not in ((), (1,), (len(places),)):
+            raise ValueError(
+                f"sizes has shape {sizes.shape}; expected a number, or one for each of the "
+                f"{len(places)} places."
+            )
+        sizes = np.broadcast_to(sizes, len(places))
+        if not (np.isfinite(sizes) & (sizes > 0)).all():
+            raise ValueError("sizes must be above 0, and 1 is the median of the fit's cells.")
+        names = [self.slices[0]] if slices is None else np.atleast_1d(slices)
+        if slices is None and len(self.slices) > 1:
+            raise ValueError(f"The fit has several slices: set slices to some of {self.slices}.")
+        unknown = sorted({str(name) for name in names} - set(self.slices))
+        if unknown:
+            raise ValueError(f"slices {unknown} are not of the fit, which has {self.slices}.")
+        numbers = np.array([self.slices.index(str(name)) for name in names])
+        if len(numbers) not in (1, len(places)):
+            raise ValueError(
+                f"slices names {len(numbers)} slices; expected one, or one of each of the "
+                f"{len(places)} places."
+            )
+        numbers = np.broadcast_to(numbers, len(places))
+        inputs = self.coordinates.inputs(places, numbers)
+        if np.abs(inputs).max(initial=0.0) > _FURTHEST:
+            unit = self.coordinates.unit
+            raise ValueError(
+                f"places are up to {np.abs(inputs).max() * unit:.3g} from the centre of their "
+                f"slice, and the fit's cells within some {unit:.3g}: give places in the same units."
+            )
+        columns = self.covariates.columns_at(covariates, len(places))
+        return inputs_of(inputs, columns, sizes, numbers)
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as plain values for JSON."""
-        return {
-            "plan": dataclasses.asdict(self.plan),
-            "outline": self.outline.to_dict(),
-            "centres": self.coordinates.centres.tolist(),
-            "unit": self.coordinates.unit,
-            "shares": self.shares.tolist(),
-            "median": self.median,
-            "genes": self.genes,
-            "slices": self.slices,
-            "covariates": self.covariates.to_dict(),
-            "counts": self.counts,
-        }
+        """Return the record as values that :func:`~gpflow_bae.core.files.to_json` writes."""
+        values = dataclasses.asdict(self)
+        coordinates = values.pop("coordinates")
+        return values | coordinates
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Fitted:
-        """Invert :meth:`to_dict`."""
+        """Invert :meth:`to_dict`; lists become arrays."""
         return cls(
             SpatialPlan.from_dict(values["plan"]),
             Outline.from_dict(values["outline"]),

@@ -1,4 +1,4 @@
-"""State of a fitted spatial estimator: conversion of new cells to inputs, and its files."""
+"""State of a fitted spatial estimator: the cells of the fit and new ones, and its files."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..core.arguments import as_numbers
 from ..core.files import as_path
 from ..posteriors import Posterior
-from .covariates import Covariates, inputs_of
+from .covariates import Covariates
 from .fitted import Fitted, read_fit, write_fit
 from .plans import SpatialPlan, build_model
 from .tissue import Tissue, read_tissue
 
 __all__ = ["FittedCells"]
-
-_FURTHEST = 1e9  # in units of a slice's extent; a place beyond this is an error
 
 FittedT = TypeVar("FittedT", bound="FittedCells")
 
@@ -87,12 +84,6 @@ class FittedCells:
             raise ValueError(f"adata has {what}: take adata[:, model.genes_].")
         return tissue
 
-    def _inputs_of(self, tissue: Tissue) -> np.ndarray:
-        fitted = self._fitted
-        sizes = tissue.totals(fitted.shares) / fitted.median
-        places = fitted.coordinates.inputs(tissue.places, tissue.slices)
-        return inputs_of(places, tissue.covariates, sizes, tissue.slices)
-
     def _rows_of_fit(self, adata: Any) -> np.ndarray:
         """Return the row of the fit of each row of ``adata`` [N].
 
@@ -100,7 +91,7 @@ class FittedCells:
             covariates.
         """
         tissue = self._known_tissue(adata)
-        X, order = self._inputs_of(tissue), tissue.order()
+        X, order = self._fitted.inputs_of(tissue), tissue.order()
         of_fit = np.asarray(self._posterior().data.X[0])
         same = X.shape == of_fit.shape and np.allclose(X[order], of_fit)
         if not same or tissue.taken(order).digest_of_counts() != self._fitted.counts:
@@ -109,57 +100,6 @@ class FittedCells:
                 "places of them: give what fit was given, in any order."
             )
         return np.argsort(order)
-
-    def _columns(self, genes: Any) -> np.ndarray:
-        """Return the column indices of genes by name."""
-        names = [genes] if isinstance(genes, str) else list(np.ravel(np.asarray(genes, object)))
-        unknown = [name for name in names if name not in self.genes_]
-        if unknown or not names:
-            what = f"{unknown[:3]} are not of" if unknown else "is empty; give some of"
-            raise ValueError(f"genes {what} the fit's {len(self.genes_)} (model.genes_).")
-        return np.array([self.genes_.index(name) for name in names])
-
-    def _new_inputs(self, places: Any, sizes: Any, slices: Any, covariates: Any) -> np.ndarray:
-        self._posterior()
-        fitted = self._fitted
-        places = as_numbers(places, "places", np.float64, rank=2)
-        D = fitted.coordinates.centres.shape[1]
-        if places.shape[1] != D or not np.isfinite(places).all():
-            raise ValueError(
-                f"places must be finite, of shape [N, {D}] as those of the fit, got shape "
-                f"{places.shape}."
-            )
-        sizes = as_numbers(sizes, "sizes", np.float64)
-        if sizes.shape not in ((), (1,), (len(places),)):
-            raise ValueError(
-                f"sizes has shape {sizes.shape}; expected a number, or one for each of the "
-                f"{len(places)} places."
-            )
-        sizes = np.broadcast_to(sizes, len(places))
-        if not (np.isfinite(sizes) & (sizes > 0)).all():
-            raise ValueError("sizes must be above 0, and 1 is the median of the fit's cells.")
-        names = [fitted.slices[0]] if slices is None else np.atleast_1d(slices)
-        if slices is None and len(fitted.slices) > 1:
-            raise ValueError(f"The fit has several slices: set slices to some of {fitted.slices}.")
-        unknown = sorted({str(name) for name in names} - set(fitted.slices))
-        if unknown:
-            raise ValueError(f"slices {unknown} are not of the fit, which has {fitted.slices}.")
-        numbers = np.array([fitted.slices.index(str(name)) for name in names])
-        if len(numbers) not in (1, len(places)):
-            raise ValueError(
-                f"slices names {len(numbers)} slices; expected one, or one of each of the "
-                f"{len(places)} places."
-            )
-        numbers = np.broadcast_to(numbers, len(places))
-        inputs = fitted.coordinates.inputs(places, numbers)
-        if np.abs(inputs).max(initial=0.0) > _FURTHEST:
-            unit = fitted.coordinates.unit
-            raise ValueError(
-                f"places are up to {np.abs(inputs).max() * unit:.3g} from the centre of their "
-                f"slice, and the fit's cells within some {unit:.3g}: give places in the same units."
-            )
-        columns = fitted.covariates.columns_at(covariates, len(places))
-        return inputs_of(inputs, columns, sizes, numbers)
 
     # Files
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from ..core.tracing import compiled
 from ..data import mask_missing, prepare_data
 from ..models import VariationalAutoencoder
-from ..posteriors.conditionals import latent_given_pseudo, log_density_of
+from ..posteriors.conditionals import latent_moments, log_density_of
 
 __all__ = ["HeldOut", "held_back"]
 
@@ -50,9 +50,8 @@ class HeldOut:
         def density() -> tf.Tensor:
             parameters, weights = list(values()), list(model.amortized.variables)
             seed = tf.constant([0, 0x4E1D])
-            moments = latent_given_pseudo(
-                model, parameters, weights, seed, (given.X, given.Y, given.mask), at, 1
-            )
+            known = (given.X, given.Y, given.mask)
+            moments = latent_moments(model, parameters, weights, [], seed, known, at, num_draws=1)
             cells = log_density_of(
                 model, parameters, weights, moments, seed, at, tf.constant(counts),
                 tf.constant(seen), _CODES, True, True,

@@ -96,7 +96,7 @@ def _codes_of_slice(
     outline = fitted.outline
     centred = tissue.places - tissue.places.mean(0, float)
     extent = float(np.sqrt(np.mean(np.sum(np.square(centred), 1)))) / fitted.coordinates.unit
-    sizes = tissue.totals(fitted.shares) / fitted.median
+    sizes = fitted.sizes_of(tissue)
     if not 1.0 / _OTHER_SCALE < extent < _OTHER_SCALE:
         warn_caller(
             f"A new slice is {extent:.2g} times as wide as those of the fit: give places in the "

@@ -215,14 +215,9 @@ class Outline:
             points.append(np.concatenate([places, np.full((len(places), 1), s)], 1))
         return np.concatenate(points)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the statistics as plain values for JSON."""
-        values = dataclasses.asdict(self)
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in values.items()}
-
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Outline:
-        """Invert :meth:`to_dict`."""
+        """Invert ``dataclasses.asdict``; lists become arrays."""
         found: dict[str, Any] = {
             k: np.array(v) if isinstance(v, list) else v for k, v in values.items()
         }

@@ -13,9 +13,10 @@ from ..core.annotations import check_arguments, check_fields
 from ..core.files import as_path, digest
 from ..data.memory import check_bytes
 from ..posteriors import Posterior
-from .covariates import AVERAGE, Covariates, inputs_of, warn_of_confounding
+from .covariates import AVERAGE, Covariates, warn_of_confounding
 from .expression import (
     between_groups,
+    groups_of,
     over_space,
     some_rows,
     table_of_groups,
@@ -25,10 +26,10 @@ from .fitted import Fitted, check_same_data
 from .fitted_cells import FittedCells
 from .fitting import fitted_posterior
 from .mapping import codes_of_slices, warn_of_sizes, with_genes_of_fit
-from .plans import SMALL_TISSUE, Outline, SpatialPlan, build_model
+from .plans import SMALL_TISSUE, SpatialPlan, build_model
 from .predictions import DRAWS, SpatialPrediction, check_level, count_draws, counts_at
-from .tissue import Coordinates, groups_of
-from .written import KEY, denoised_counts, warn_of_empty_channels, written_of
+from .tissue import check_enough_counts
+from .written import KEY, denoised_counts, write_results
 
 __all__ = ["SpatialBAE"]
 
@@ -135,18 +136,8 @@ class SpatialBAE(FittedCells):
                 "out_dir or early_stopping out."
             )
         tissue, slices, covariates = self._read(adata)
-        if tissue.num_cells < 2:
-            raise ValueError(
-                f"adata has {tissue.num_cells} cells; a model needs at least two, at two places."
-            )
-        if tissue.hidden is not None:
-            seen_of_genes = tissue.num_cells - np.asarray(tissue.hidden.sum(0)).ravel()
-            lost = [str(name) for name in adata.var_names[seen_of_genes == 0]]
-            if lost:
-                raise ValueError(
-                    f"All counts of {len(lost)} genes, such as {lost[:3]}, are hidden by "
-                    f"adata.layers[{self.hidden_layer!r}]: leave these genes out."
-                )
+        genes = list(map(str, adata.var_names))
+        check_enough_counts(tissue, genes, self.hidden_layer)
         if self.denoise:
             check_bytes(
                 12.0 * np.prod(tissue.counts.shape),
@@ -156,27 +147,17 @@ class SpatialBAE(FittedCells):
         warn_of_confounding(covariates, tissue, self.slice_key)
         order = tissue.order()
         tissue = tissue.taken(order)
-        counts, genes = tissue.digest_of_counts(), list(map(str, adata.var_names))
+        plan = self.plan or SpatialPlan()
+        fitted = Fitted.of(plan, tissue, genes, slices, covariates, self.seed)
         if out_dir is not None:
             out_dir = as_path(out_dir)
             places = tissue.places.astype(np.float64)
-            cells = digest(counts, places, tissue.slices, slices, tissue.covariates)
+            cells = digest(fitted.counts, places, tissue.slices, slices, tissue.covariates)
             digests = {"names of genes": digest(genes), "cells": cells}
             check_same_data(out_dir, digests, resume)
-        plan = self.plan or SpatialPlan()
-        coordinates = Coordinates.of(tissue)
-        shares = tissue.shares()
-        totals = tissue.totals(shares)
-        median = float(np.median(totals))
-        sizes = totals / median
-        places = coordinates.inputs(tissue.places, tissue.slices)
-        outline = Outline.of(plan, tissue, places, sizes, self.seed)
-        data = (
-            inputs_of(places, tissue.covariates, sizes, tissue.slices),
-            tissue.observations(),
-        )
+        data = fitted.inputs_of(tissue), tissue.observations()
         found = fitted_posterior(
-            lambda: build_model(plan, outline, self.num_spatial, self.num_cell),
+            lambda: build_model(plan, fitted.outline, self.num_spatial, self.num_cell),
             data,
             plan,
             num_steps=self.num_steps or (800 if tissue.num_cells <= SMALL_TISSUE else 1500),
@@ -188,24 +169,17 @@ class SpatialBAE(FittedCells):
             resume=resume,
         )
         del data, tissue  # the posterior has its own copy of the counts
-        self._keep(
-            found.posterior,
-            Fitted(plan, outline, coordinates, shares, median, genes, slices, covariates, counts),
-        )
-        written = written_of(
+        self._keep(found.posterior, fitted)
+        write_results(
+            adata,
             found,
-            self._fitted,
+            fitted,
             order,
             method=self.method,
             channels=(self.num_spatial, self.num_cell),
             seed=self.seed,
             denoise=self.denoise,
         )
-        adata.obsm.update(written.obsm)
-        for name, values in written.layers.items():
-            adata.layers[name] = values
-        adata.uns[KEY] = written.record
-        warn_of_empty_channels(written.record["channel_information"], self.num_spatial)
         return self
 
     @check_arguments()
@@ -257,7 +231,7 @@ class SpatialBAE(FittedCells):
         """
         check_level(level)
         rows = self._rows_of_fit(adata)
-        columns = None if genes is None else self._columns(genes)
+        columns = None if genes is None else self._fitted.columns_of(genes)
         posterior = self._posterior()
         codes = posterior.latent_samples()
         K = self._fitted.covariates.number
@@ -291,8 +265,8 @@ class SpatialBAE(FittedCells):
             slice or batch, missing covariates, and a level that is not between 0 and 1.
         """
         check_level(level)
-        X = self._new_inputs(places, sizes, slices, covariates)
         posterior = self._posterior()
+        X = self._fitted.new_inputs(places, sizes, slices, covariates)
         codes = posterior.latent_samples(X)
         return counts_at(posterior, X, codes, level=level, num_draws=num_draws, seed=self.seed)
 
@@ -310,8 +284,8 @@ class SpatialBAE(FittedCells):
 
         Counts of the genes of a cell are drawn jointly. Arguments and errors as in :meth:`predict`.
         """
-        X = self._new_inputs(places, sizes, slices, covariates)
         posterior = self._posterior()
+        X = self._fitted.new_inputs(places, sizes, slices, covariates)
         return count_draws(posterior, X, posterior.latent_samples(X), num_samples, self.seed)
 
     @check_arguments(num_draws=1)
@@ -329,7 +303,7 @@ class SpatialBAE(FittedCells):
         :warns UserWarning: if the median size is beyond all sizes of the fit's cells.
         """
         tissue = self._known_tissue(adata, hidden)
-        X, posterior = self._inputs_of(tissue), self._posterior()
+        X, posterior = self._fitted.inputs_of(tissue), self._posterior()
         warn_of_sizes(X[:, -2], posterior.data.X[0, :, -2].numpy())
         cells = (X, tissue.rows(slice(None)))
         return posterior.predict_cell_log_density(cells, num_codes=num_draws)
@@ -353,7 +327,8 @@ class SpatialBAE(FittedCells):
 
         Arguments and errors as in :meth:`log_density`.
         """
-        return self._inputs_of(self._known_tissue(adata, hidden))[:, -2]
+        tissue = self._known_tissue(adata, hidden)
+        return self._fitted.sizes_of(tissue)
 
     # Genes
 

@@ -11,7 +11,14 @@ import scipy.sparse
 from ..core.arguments import as_array, as_numbers
 from ..core.files import digest
 
-__all__ = ["Coordinates", "Tissue", "categories_of", "groups_of", "named", "read_tissue"]
+__all__ = [
+    "Coordinates",
+    "Tissue",
+    "categories_of",
+    "check_enough_counts",
+    "named",
+    "read_tissue",
+]
 
 _MOST_NAMED = 5
 _MOST = 2**31  # upper bound of a count, within the range of float32
@@ -250,6 +257,25 @@ def _check_counted(tissue: Tissue, where: str, hidden_layer: str | None) -> None
         )
 
 
+def check_enough_counts(tissue: Tissue, genes: list[str], hidden_layer: str | None) -> None:
+    """Check that a model can be fitted to cells.
+
+    :raises ValueError: for fewer than two cells, and for genes whose counts are all hidden.
+    """
+    if tissue.num_cells < 2:
+        raise ValueError(
+            f"adata has {tissue.num_cells} cells; a model needs at least two, at two places."
+        )
+    if tissue.hidden is not None:
+        seen_of_genes = tissue.num_cells - np.asarray(tissue.hidden.sum(0)).ravel()
+        lost = [genes[p] for p in np.flatnonzero(seen_of_genes == 0)]
+        if lost:
+            raise ValueError(
+                f"All counts of {len(lost)} genes, such as {lost[:3]}, are hidden by "
+                f"adata.layers[{hidden_layer!r}]: leave these genes out."
+            )
+
+
 def _layer(adata: Any, name: str | None, argument: str) -> Any:
     if name is None:
         return adata.X
@@ -342,35 +368,3 @@ def categories_of(
         )
     place = {name: number for number, name in enumerate(names)}
     return np.array([place[name] for name in found]), names
-
-
-def groups_of(
-    adata: Any, groupby: str, group1: str | int, group2: str | int | None
-) -> list[np.ndarray]:
-    """Return the indices of the cells of two groups; None is the group of all others.
-
-    Cells without a name (NaN) are in neither.
-
-    :raises ValueError: for a missing column or group, and the same group twice.
-    """
-    if groupby not in adata.obs:
-        raise ValueError(
-            f"adata.obs has no column {groupby!r}, only {sorted(adata.obs)}: set groupby to one."
-        )
-    has_name = adata.obs[groupby].notna().to_numpy()
-    names = adata.obs[groupby].astype(str).to_numpy()
-    known = sorted(set(names[has_name]))
-    for argument, name in (("group1", group1), ("group2", group2)):
-        all_others = name is None and argument == "group2"
-        if str(name) not in known and not all_others:
-            raise ValueError(
-                f"{argument} is {name!r}, and adata.obs[{groupby!r}] has {named(known)}."
-            )
-    first = has_name & (names == str(group1))
-    second = has_name & (~first if group2 is None else names == str(group2))
-    if not second.any() or (first & second).any():
-        raise ValueError(
-            f"group1={group1!r} and group2={group2!r} must be two groups of adata.obs"
-            f"[{groupby!r}], which has {named(known)}."
-        )
-    return [np.flatnonzero(first), np.flatnonzero(second)]

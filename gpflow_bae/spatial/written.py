@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,21 +16,13 @@ from .fitting import FoundFit
 from .places import places_embedded
 from .predictions import DRAWS, SpatialPrediction, rates_at, with_channels_alike
 
-__all__ = ["KEY", "Written", "denoised_counts", "warn_of_empty_channels", "written_of"]
+__all__ = ["KEY", "denoised_counts", "warn_of_empty_channels", "write_results"]
 
 KEY = "gpbae"
 """Prefix of names, and key of the record in ``adata.uns``."""
 
 
 _LEAST_INFORMATION = 0.1  # share of a channel's prior variance
-
-
-class Written(NamedTuple):
-    """Results by name: arrays of cells, layers of cells and genes, and the record of the fit."""
-
-    obsm: dict[str, np.ndarray]
-    layers: dict[str, np.ndarray]
-    record: dict[str, Any]
 
 
 def denoised_counts(
@@ -71,7 +63,8 @@ def warn_of_empty_channels(information: np.ndarray, num_spatial: int) -> None:
         )
 
 
-def written_of(
+def write_results(
+    adata: Any,
     found: FoundFit,
     fitted: Fitted,
     order: np.ndarray,
@@ -80,8 +73,8 @@ def written_of(
     channels: tuple[int, int],
     seed: int,
     denoise: bool,
-) -> Written:
-    """Return the results of a fit.
+) -> None:
+    """Write the results of a fit to ``adata`` when all are computed, and warn of empty channels.
 
     :param order: row of ``adata`` for each row of the fit [N].
     :param channels: numbers of spatial and cell channels.
@@ -105,7 +98,7 @@ def written_of(
         for path, values in posterior.hyperparameters().items()
         if path.endswith(".lengthscales")
     ]
-    record = {
+    record: dict[str, Any] = {
         "gpflow_bae": __version__,
         "method": method,
         "num_restarts": posterior.bank.num_chains,
@@ -122,4 +115,8 @@ def written_of(
     if method == "sampled":
         temperatures = {k: float(v.mean()) for k, v in posterior.kinetic_temperatures.items()}
         record["temperatures"] = to_json(temperatures)
-    return Written(obsm, layers, record)
+    adata.obsm.update(obsm)
+    for name, values in layers.items():
+        adata.layers[name] = values
+    adata.uns[KEY] = record
+    warn_of_empty_channels(record["channel_information"], num_spatial)

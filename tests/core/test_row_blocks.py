@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from gpflow_bae.core import row_blocks
-from gpflow_bae.latent_priors import TitsiasGP
+from gpflow_bae.latent_priors import SparseGP, TitsiasGP
 
 
 @pytest.fixture(autouse=True)
@@ -33,10 +35,22 @@ def test_rows_and_sums() -> None:
     np.testing.assert_allclose(total, values.sum(1), rtol=1e-12)
 
 
-def test_titsias_conditions_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (TitsiasGP, {}),
+        (SparseGP, {"inducing_outputs": "integrated"}),
+        (SparseGP, {"inducing_outputs": "sampled"}),
+    ],
+)
+def test_sparse_priors_are_conditioned_in_blocks(
+    kind: Any, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Codes, evidence, inducing outputs and predictions are those of all points at once."""
     rng = np.random.default_rng(1)
-    prior = TitsiasGP(gpflow.kernels.Matern32(), np.linspace(-2.0, 2.0, 5)[:, None], 2)
+    prior = kind(gpflow.kernels.Matern32(), np.linspace(-2.0, 2.0, 5)[:, None], 2, **options)
+    if prior.whitened_inducing is not None:
+        prior.whitened_inducing.assign(rng.normal(size=(2, 5)))
     X, Xnew = rng.uniform(-2.0, 2.0, (1, 20, 1)), rng.uniform(-2.0, 2.0, (1, 19, 1))
     mean, variance = rng.normal(size=(1, 20, 2)), rng.uniform(0.1, 1.0, (1, 20, 2))
     in_blocks = (*prior.condition(X, mean, variance), *prior.predict(Xnew, X, mean, variance))

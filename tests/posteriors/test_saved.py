@@ -210,7 +210,7 @@ def test_samples_of_several_chains_are_selected_by_number(posterior: Posterior) 
     for one, values in zip(chosen.parameters, posterior.bank.parameters.values(), strict=True):
         np.testing.assert_array_equal(one, values[1, 1][None])
     np.testing.assert_array_equal(chosen.latents, posterior.bank.latents[1, 1][None])
-    assert posterior.num_samples == 6 and chosen._decode is posterior._decode
+    assert posterior.num_samples == 6 and chosen._loops is posterior._loops
     pooled = posteriors.Posterior(
         posterior.model, Bank.pool(posterior.bank, posterior.bank), posterior.data
     )

@@ -70,7 +70,7 @@ def test_early_stopping_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def cells(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         some = model._known_tissue(adata[order[np.sort(rows)]].copy(), hidden=True)
-        return model._inputs_of(some), some.rows(slice(None))
+        return model._fitted.inputs_of(some), some.rows(slice(None))
 
     held, seen = cells(drawn[:8]), cells(drawn[8:])
     found = model._posterior().predict_cell_log_density(held, given=seen, num_codes=256)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from gpflow_bae.spatial.tissue import Coordinates, groups_of, read_tissue
+from gpflow_bae.spatial.expression import groups_of
+from gpflow_bae.spatial.tissue import Coordinates, read_tissue
 from tests.spatial.tissues import anndata, made
 
 

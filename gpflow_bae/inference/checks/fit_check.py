@@ -11,7 +11,7 @@ from ...core.arguments import warn_caller
 from ...core.scales import varies
 from ...data import CompressedRows
 from ...posteriors import Posterior
-from ...posteriors.conditionals import latent_given_pseudo
+from ...posteriors.conditionals import latent_moments
 
 __all__ = ["largest_fall", "share_explained", "warn_of_useless_fit"]
 
@@ -53,7 +53,9 @@ def share_explained(posterior: Posterior) -> float:
             latents = tf.constant(posterior.latents[number][tasks, points])
         else:
             seed = tf.constant([0, number], tf.int32)
-            latents, _ = latent_given_pseudo(model, values, weights, seed, (X, Y, mask), None, 4)
+            latents, _ = latent_moments(
+                model, values, weights, [], seed, (X, Y, mask), None, num_draws=4
+            )
         bound = model.bind(values)
         mean += bound.likelihood.moments(bound.decode(X, latents))[0].numpy() / len(last)
     truth = Y.numpy() if mask is None else np.where(mask, Y, np.nan)

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from ...core.files import as_path, to_json, write_atomically
 
-__all__ = ["read_archive", "write_archive"]
+__all__ = ["part_of", "read_archive", "write_archive"]
 
 FORMAT, VERSION = "gpflow_bae posterior samples", 1
 
@@ -82,6 +82,11 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
             f"({header.get('versions', {}).get('gpflow_bae', 'unknown')}), or sample again."
         )
     return header, arrays
+
+
+def part_of(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """Return the arrays whose names have a prefix, by the rest of their names."""
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
 
 
 def _read(file: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -19,7 +19,7 @@ from ...core.arguments import as_array
 from ...core.records import Records
 from ...diagnostics.samples import num_chains_and_draws
 from ...versions import __version__
-from .archive import read_archive, write_archive
+from .archive import part_of, read_archive, write_archive
 from .parts import check_parts, parts_of
 
 __all__ = ["Bank", "installed_versions"]
@@ -307,17 +307,13 @@ class Bank:
     @classmethod
     def from_contents(cls, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Bank:
         """Invert :meth:`contents`; other entries of header and arrays are ignored."""
-
-        def part(prefix: str) -> dict[str, np.ndarray]:
-            return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-
         return cls(
-            part("parameters/"),
-            part("encoder/"),
+            part_of(arrays, "parameters/"),
+            part_of(arrays, "encoder/"),
             arrays.get("latents"),
             header["model"],
             header["temperature"],
-            part("trace/"),
+            part_of(arrays, "trace/"),
             header["settings"],
             header["versions"],
             header["seconds"],
