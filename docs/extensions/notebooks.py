@@ -27,11 +27,20 @@ def plain_markdown(text: str) -> str:
 
     >>> plain_markdown("See {class}`~gpflow_bae.models.SGPBAE` {cite}`tran2023`.")
     'See `SGPBAE` [tran2023].'
+    >>> plain_markdown("Then [the guide](../guides/impute.md#files), or [this](gplvm.md).")
+    'Then the guide (docs/guides/impute.md), or this (docs/tutorials/gplvm.md).'
     """
     text = re.sub(r"^.*\{nb-download\}.*\n?", "", text, flags=re.MULTILINE)
     text = re.sub(r"\{cite\}`([^`]*)`", r"[\1]", text)
+    text = re.sub(r"\[([^\]]*)\]\((?:\.\./)?([\w/]+\.md)[^)]*\)", _page, text)
     text = re.sub(r"\{\w+\}`([^`<]*?) ?<[^`>]*>`", r"`\1`", text)
     return re.sub(r"\{\w+\}`(?:~[\w.]*\.)?([^`]*)`", r"`\1`", text)
+
+
+def _page(link: re.Match[str]) -> str:
+    """Name the page of a relative link, which has no target beside a downloaded notebook."""
+    title, path = link.groups()
+    return f"{title} (docs/{path if '/' in path or '../' in link[0] else f'{FOLDER}/{path}'})"
 
 
 def finish(app: Any, env: Any) -> None:
