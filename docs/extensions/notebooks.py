@@ -43,6 +43,18 @@ def _page(link: re.Match[str]) -> str:
     return f"{title} (docs/{path if '/' in path or '../' in link[0] else f'{FOLDER}/{path}'})"
 
 
+def attach_pictures(cell: Any, folder: Path) -> None:
+    """Put pictures that a Markdown cell links to into the cell, because notebooks are moved."""
+
+    def attached(link: re.Match[str]) -> str:
+        picture = folder / link[2]
+        data = base64.b64encode(picture.read_bytes()).decode()
+        cell.setdefault("attachments", {})[picture.name] = {"image/png": data}
+        return f"![{link[1]}](attachment:{picture.name})"
+
+    cell.source = re.sub(r"!\[([^\]]*)\]\((?!\w+:)([^)]*\.png)\)", attached, cell.source)
+
+
 def finish(app: Any, env: Any) -> None:
     """Take stderr and Sphinx's markup out of executed notebooks, before they are copied."""
     folder = Path(env.mystnb_config.output_folder) / FOLDER
@@ -51,6 +63,7 @@ def finish(app: Any, env: Any) -> None:
         for cell in notebook.cells:
             if cell.cell_type == "markdown":
                 cell.source = plain_markdown(cell.source)
+                attach_pictures(cell, Path(app.srcdir) / FOLDER)
             else:
                 cell.outputs = [v for v in cell.get("outputs", []) if v.get("name") != "stderr"]
         nbformat.validate(notebook)  # an invalid one would open with an error in Jupyter
