@@ -27,11 +27,32 @@ def plain_markdown(text: str) -> str:
 
     >>> plain_markdown("See {class}`~gpflow_bae.models.SGPBAE` {cite}`tran2023`.")
     'See `SGPBAE` [tran2023].'
+    >>> plain_markdown("Then [the guide](../guides/impute.md#files), or [this](gplvm.md).")
+    'Then the guide (docs/guides/impute.md), or this (docs/tutorials/gplvm.md).'
     """
     text = re.sub(r"^.*\{nb-download\}.*\n?", "", text, flags=re.MULTILINE)
     text = re.sub(r"\{cite\}`([^`]*)`", r"[\1]", text)
+    text = re.sub(r"\[([^\]]*)\]\((?:\.\./)?([\w/]+\.md)[^)]*\)", _page, text)
     text = re.sub(r"\{\w+\}`([^`<]*?) ?<[^`>]*>`", r"`\1`", text)
     return re.sub(r"\{\w+\}`(?:~[\w.]*\.)?([^`]*)`", r"`\1`", text)
+
+
+def _page(link: re.Match[str]) -> str:
+    """Name the page of a relative link, which has no target beside a downloaded notebook."""
+    title, path = link.groups()
+    return f"{title} (docs/{path if '/' in path or '../' in link[0] else f'{FOLDER}/{path}'})"
+
+
+def attach_pictures(cell: Any, folder: Path) -> None:
+    """Put pictures that a Markdown cell links to into the cell, because notebooks are moved."""
+
+    def attached(link: re.Match[str]) -> str:
+        picture = folder / link[2]
+        data = base64.b64encode(picture.read_bytes()).decode()
+        cell.setdefault("attachments", {})[picture.name] = {"image/png": data}
+        return f"![{link[1]}](attachment:{picture.name})"
+
+    cell.source = re.sub(r"!\[([^\]]*)\]\((?!\w+:)([^)]*\.png)\)", attached, cell.source)
 
 
 def finish(app: Any, env: Any) -> None:
@@ -42,6 +63,7 @@ def finish(app: Any, env: Any) -> None:
         for cell in notebook.cells:
             if cell.cell_type == "markdown":
                 cell.source = plain_markdown(cell.source)
+                attach_pictures(cell, Path(app.srcdir) / FOLDER)
             else:
                 cell.outputs = [v for v in cell.get("outputs", []) if v.get("name") != "stderr"]
         nbformat.validate(notebook)  # an invalid one would open with an error in Jupyter

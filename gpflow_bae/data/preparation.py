@@ -47,7 +47,8 @@ def prepare_data(
     """Check ``data = (X, Y)`` against ``model`` and put it on the device.
 
     :param data: inputs ``X [N, D]`` or ``[T, N, D]`` (None for models without inputs) and
-        observations ``Y [N, P]`` or ``[T, N, P]``, NaN where missing. A ``Y`` that is mostly zeros
+        observations ``Y [N, P]`` or ``[T, N, P]``, NaN where missing. Tasks of unequal lengths
+        are lists of arrays ``[N_t, D]`` and ``[N_t, P]``. A ``Y`` that is mostly zeros
         may be a SciPy sparse matrix, for variational models with an encoder: it stays sparse, and
         its minibatches are dense. Or a :class:`~gpflow_bae.data.SparseTable`, for models that take
         one; or a :class:`~gpflow_bae.data.StreamedObservations`. Prepared data are returned.

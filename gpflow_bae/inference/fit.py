@@ -57,9 +57,10 @@ def fit(
     :func:`fit_variational`, directly.
 
     :param data: ``(X, Y)``: inputs ``[N, D]`` or ``[T, N, D]`` (None for models without inputs) and
-        observations ``[N, P]`` or ``[T, N, P]``, NaN where missing; or, for a variational model, a
-        :class:`~gpflow_bae.data.StreamedObservations`; the fit then starts on ten thousand of its
-        points.
+        observations ``[N, P]`` or ``[T, N, P]``, NaN where missing. Tasks of unequal lengths are
+        lists of arrays ``[N_t, D]`` and ``[N_t, P]``, and are padded. For a variational model data
+        may also be a :class:`~gpflow_bae.data.StreamedObservations`; the fit then starts on ten
+        thousand of its points.
     :param seed: seed of all random numbers; equal seeds give equal results.
     :param out_dir, resume: keep the run in a folder, and continue one that was stopped.
     :param progress: whether to show progress bars.

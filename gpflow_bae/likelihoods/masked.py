@@ -254,15 +254,23 @@ def entrywise(
 def masked(likelihood: gpflow.likelihoods.Likelihood) -> MaskedLikelihood:
     """Return a masked likelihood: ``likelihood`` itself if it is one, else wrapped.
 
-    :raises TypeError: for a likelihood that does not factorise over outputs.
+    :raises TypeError: for a likelihood that does not factorise over outputs, or whose noise is a
+        function of inputs.
     """
     if isinstance(likelihood, MaskedLikelihood):
         return likelihood
     scalar = isinstance(likelihood, gpflow.likelihoods.ScalarLikelihood)
-    if scalar and not isinstance(likelihood, gpflow.likelihoods.SwitchedLikelihood):
-        return _Wrapped(likelihood)
-    raise TypeError(
-        "likelihood must factorise over outputs, with one function for each and no column of Y "
-        "that says which it is of: one of gpflow_bae.likelihoods or a "
-        f"gpflow.likelihoods.ScalarLikelihood, got {kind_of(likelihood)}."
-    )
+    if not scalar or isinstance(likelihood, gpflow.likelihoods.SwitchedLikelihood):
+        raise TypeError(
+            "likelihood must factorise over outputs, with one function for each and no column of Y "
+            "that says which it is of: one of gpflow_bae.likelihoods or a "
+            f"gpflow.likelihoods.ScalarLikelihood, got {kind_of(likelihood)}."
+        )
+    functions = (m for m in likelihood.submodules if isinstance(m, gpflow.functions.Function))
+    if not all(isinstance(m, gpflow.functions.Constant) for m in functions):
+        raise TypeError(
+            f"likelihood must not see inputs, and the noise of this {kind_of(likelihood)} is a "
+            "function of them. gpflow_bae.likelihoods.Gaussian([0.1] * P) has one variance for "
+            "each of P outputs."
+        )
+    return _Wrapped(likelihood)

@@ -12,9 +12,8 @@ from gpflow.base import TensorType
 
 from ..base import Batch
 from ..core import functional
-from ..core.arguments import kind_of
 from ..core.linalg import cholesky
-from ..data import as_inputs
+from ..data import as_inputs, as_pair
 from ..data.memory import check_full_cov
 from ..data.model_checks import SPLITTING_ADVICE, check_support
 from ..data.observations import as_observations, check_has_rows, check_same_points
@@ -67,8 +66,9 @@ class ExternalDataModel(
     """A variational autoencoder with the interface of ``gpflow.models.SVGP``.
 
     ``data`` is ``(X, Y)``, inputs ``[N, D]`` and observations ``[N, P]`` of one task, or
-    ``[T, N, D]`` and ``[T, N, P]`` of several; ``Y`` is NaN where missing, and ``X`` None for
-    models without inputs. A column that is missing in all rows adds nothing to a bound or density,
+    ``[T, N, D]`` and ``[T, N, P]`` of several; lists of arrays ``[N_t, D]`` and ``[N_t, P]`` if
+    tasks have unequal lengths. ``Y`` is NaN where missing, and ``X`` None for models without
+    inputs. A column that is missing in all rows adds nothing to a bound or density,
     because test data and minibatches may have such columns; fits refuse it, for nothing would
     determine its part of the decoder. Data without rows are refused.
     """
@@ -121,10 +121,11 @@ class ExternalDataModel(
             is then unknown.
         """
         if isinstance(data, tuple | list):
-            self._batch((data[0], data[1]))  # raises errors now, instead of in the compiled call
+            pair = as_pair(data)
+            self._batch(pair)  # raises errors now, instead of in the compiled call
 
             def loss() -> tf.Tensor:
-                return self.training_loss((data[0], data[1]))
+                return self.training_loss(pair)
 
             return tf.function(loss, autograph=False) if compile else loss
         if self.num_data is None:
@@ -236,7 +237,7 @@ class ExternalDataModel(
         :param data: ``(Xnew, Ynew)``, Ynew NaN where missing.
         :param given, num_draws: as in :meth:`predict_y`.
         """
-        Xnew, Ynew = data
+        Xnew, Ynew = as_pair(data)
         observed, seen = self._observations(Ynew, "Ynew")
         seen = tf.ones_like(observed, tf.bool) if seen is None else seen
         X, latents = self._latent_draws(Xnew, given, num_draws)
@@ -255,7 +256,7 @@ class ExternalDataModel(
         mean, variance = self._codes(Xnew, given)
         draws = gaussian_draws(mean, variance, (num_draws + 1) // 2, False, _SEED)
         latents = tf.concat([draws, 2.0 * mean - draws], 0)[:num_draws]
-        X = (given or (None,))[0] if Xnew is None else Xnew
+        X = as_pair(given)[0] if Xnew is None else Xnew
         return (None if X is None else tf.cast(X, gpflow.default_float())), latents
 
     def _prediction_arguments(
@@ -268,6 +269,7 @@ class ExternalDataModel(
                 "given=(X, Y), usually the training data. gpflow_bae.Posterior.from_point(model, "
                 "(X, Y)) remembers them, and needs no given."
             )
+        given = as_pair(given, "given")
         batch = self._observed(given)
         single = len(np.shape(given[1])) == 2
         if Xnew is None:
@@ -295,6 +297,7 @@ class ExternalDataModel(
 
     def _batch(self, data: Data) -> Batch:
         """Convert ``(X, Y)`` to a batch that is scaled to ``num_data`` items."""
+        data = as_pair(data)
         batch = self._observed(data)
         if self.num_data is None:
             return batch
@@ -313,10 +316,7 @@ class ExternalDataModel(
 
     def _observed(self, data: Data) -> Batch:
         """Check ``(X, Y)`` and convert them to a batch with a task axis."""
-        if not isinstance(data, tuple | list) or len(data) != 2:
-            count = f"{len(data)}" if isinstance(data, tuple | list) else kind_of(data)
-            raise ValueError(f"data must be (X, Y), two arrays, got {count}.")
-        X, Y = data
+        X, Y = as_pair(data)
         Y, seen = self._observations(Y)
         single = Y.shape.rank == 2
         if single:

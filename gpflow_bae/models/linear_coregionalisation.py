@@ -14,6 +14,7 @@ from gpflow.base import Parameter, TensorType
 
 from ..core.annotations import check_arguments
 from ..core.arguments import as_numbers
+from ..data import as_pair
 from ..kernels.reading import check_kernel_inputs
 
 __all__ = ["LinearCoregionalisation", "principal_directions"]
@@ -289,7 +290,8 @@ class LinearCoregionalisation(
 
         :raises ValueError: for other shapes, and inputs that the kernels cannot read.
         """
-        X, Y = as_numbers(data[0], "X"), as_numbers(data[1], "Y")
+        X, Y = as_pair(data)
+        X, Y = as_numbers(X, "X"), as_numbers(Y, "Y")
         if X.ndim != 2 or Y.shape != (len(X), self.num_outputs):
             raise ValueError(
                 f"X has shape {X.shape} and Y {Y.shape}; expected [N, D] and "

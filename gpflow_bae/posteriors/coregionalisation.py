@@ -16,8 +16,9 @@ from gpflow.base import TensorType
 from ..core.arguments import as_numbers
 from ..core.row_blocks import in_threads
 from ..core.tracing import compiled
-from ..data import MultiOutputTable
+from ..data import MultiOutputTable, as_pair
 from ..data.blocks import Place, block_at, joined, places_of_blocks
+from ..data.observations import unequal_lengths
 from ..models import LinearCoregionalisation
 from .stored.archive import part_of, read_archive, write_archive
 from .stored.parts import check_parts, parts_of
@@ -42,13 +43,18 @@ SIGNATURE = (
 def as_table(data: Any, num_outputs: int) -> MultiOutputTable:
     """Convert inputs and outputs to a table, of one task if they have no task axis.
 
-    :param data: ``(X, Y)``, or a table.
+    :param data: ``(X, Y)``, or a table. Tasks of unequal lengths are lists of arrays.
     :param num_outputs: number of outputs P of the model.
     :raises ValueError: for other shapes.
     """
     if not isinstance(data, MultiOutputTable):
-        X, Y = (as_numbers(v, name) for v, name in zip(data, ("X", "Y"), strict=True))
-        data = MultiOutputTable(X[None], Y[None]) if X.ndim == 2 else MultiOutputTable(X, Y)
+        X, Y = (as_numbers(v, name) for v, name in zip(as_pair(data), ("X", "Y"), strict=True))
+        X, Y = (X[None], Y[None]) if X.ndim == 2 else (X, Y)
+        lengths = unequal_lengths(data[1])
+        if lengths is None:
+            data = MultiOutputTable(X, Y)
+        else:
+            data = MultiOutputTable(X, Y, lengths=np.array(lengths))
     if data.num_outputs != num_outputs:
         raise ValueError(f"Y has {data.num_outputs} outputs; the model has {num_outputs}.")
     return data

@@ -453,7 +453,7 @@ def test_times_of_other_tables_are_read_as_those_of_the_fit() -> None:
 def test_series_at_the_same_times_have_a_note() -> None:
     """Where each of them has columns of its own; not where they are far from each other."""
     _, holes = stations()
-    words = "2 series of 'station' have the same times, and share nothing at a time"
+    words = "2 series of 'station' have the same times, and are filled independently of each other"
     assert words in read(holes).notes[-1]
     days = pd.to_datetime(holes["day"]) + pd.to_timedelta(100 * (holes["station"] == "south"), "D")
     assert not read(holes.assign(day=days)).notes

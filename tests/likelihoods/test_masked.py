@@ -243,3 +243,11 @@ def test_likelihoods_that_do_not_factorise_are_refused() -> None:
     """A softmax couples its outputs; there is no entry to leave out."""
     with pytest.raises(TypeError, match="must factorise over outputs.*got Softmax"):
         masked(gpflow.likelihoods.Softmax(3))
+
+
+def test_noise_that_is_a_function_of_inputs_is_refused() -> None:
+    """A decoder's likelihood gets no inputs; a constant function needs none."""
+    with pytest.raises(TypeError, match="the noise of this Gaussian is a function of them"):
+        masked(gpflow.likelihoods.Gaussian(variance=gpflow.functions.Linear()))
+    constant = masked(gpflow.likelihoods.Gaussian(variance=gpflow.functions.Constant(0.5)))
+    np.testing.assert_allclose(constant.moments(np.zeros((3, 2)))[1], 0.5)

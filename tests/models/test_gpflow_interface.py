@@ -327,6 +327,28 @@ def test_kernels_of_several_outputs() -> None:
         _ = models.VAE(**parts()).kernel
 
 
+def test_tasks_of_unequal_lengths_are_lists_of_arrays() -> None:
+    """Tasks are independent given the parameters, so each is predicted as it would be alone."""
+    X, Y = data()
+    model = models.SVGPVAE(kernel(), X[::3], **parts())
+    tasks = [X[:9], X[9:]], [Y[:9], Y[9:]]
+    at = np.array([[0.5], [2.5]])
+    posterior = Posterior.from_point(model, tasks)
+    of_posterior = posterior.predict_f(at)
+    for task, rows in enumerate((slice(9), slice(9, N))):
+        alone = {"given": (X[rows], Y[rows])}
+        for Xnew, of_all in ((None, model.predict_f(None, given=tasks)), (at, of_posterior)):
+            expected = np.stack(model.predict_f(Xnew, **alone))
+            found = np.stack(of_all)[:, task, : expected.shape[1]]
+            # Pseudo-observations are float32, and sums over padded rows have another order.
+            np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert np.isfinite(model.training_loss_closure(tasks, compile=False)())
+    assert model.predict_log_density((None, tasks[1]), given=tasks).shape == (2, 9)
+    for wrong in ((tasks[0][::-1], tasks[1]), (X, tasks[1]), (tasks[0], Y)):
+        with pytest.raises(ValueError, match="must then both be lists, with the same numbers"):
+            model.elbo(wrong)
+
+
 def test_mistakes_are_named() -> None:
     X, Y = data()
     model = models.SVGPVAE(kernel(), X[::3], **parts())
@@ -339,7 +361,7 @@ def test_mistakes_are_named() -> None:
         (lambda: model.elbo((X, Y[:, :2])), r"P = 4, the width of the decoder, got \(15, 2\)"),
         (lambda: model.elbo((None, Y)), "TitsiasGP is a prior over inputs: X is needed"),
         (lambda: model.elbo((X, Y), num_draws=3), "an even number from 2 on, got 3"),
-        (lambda: model.elbo((X, Y, Y)), r"data must be \(X, Y\)"),
+        (lambda: model.elbo((X, Y, Y)), r"data must be a pair \(X, Y\), .*got 3 values"),
         (lambda: model.training_loss_closure(iter([(X, Y)])), "set model.num_data to the number"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -277,6 +277,18 @@ def test_tasks_know_nothing_of_each_other() -> None:
         np.testing.assert_allclose(mean[t], alone, rtol=1e-10)
 
 
+def test_tasks_of_unequal_lengths_are_filled_as_each_alone() -> None:
+    X, Y = data(12)
+    Y[3:5, 0] = Y[9, 1] = np.nan
+    posterior = CoregionalisationPosterior((small_model(),))
+    filled, variance = posterior.impute(given=([X[:7], X[7:]], [Y[:7], Y[7:]]))
+    for task, rows in enumerate((slice(7), slice(7, 12))):
+        expected = posterior.impute(given=(X[rows], Y[rows]))
+        size = len(X[rows])
+        np.testing.assert_allclose(filled[task, :size], expected[0], atol=1e-10)
+        np.testing.assert_allclose(variance[task, :size], expected[1], atol=1e-10)
+
+
 def test_joined_blocks_of_tasks_are_independent() -> None:
     """The density of a joined block is the sum of its parts, and predictions are those of each."""
     model, seen = small_model(0.5), 11

@@ -161,8 +161,8 @@ def test_parameters_without_a_prior_are_named_by_their_path_when_the_model_is_ma
     gpflow.set_trainable(fixed, False)
     paths = GPBAE(kernel, **networks, mean_function=fixed).sampled.paths
     assert not any("mean_function" in path for path in paths)
-    noisy = gpflow.likelihoods.Gaussian(variance=gpflow.functions.Linear())
-    with pytest.raises(ValueError, match=r"parameter .likelihood.likelihood.variance.A of shape"):
+    noisy = gpflow.likelihoods.Gaussian(variance=gpflow.functions.Constant(np.ones(1)))
+    with pytest.raises(ValueError, match=r"parameter .likelihood.likelihood.variance.c of shape"):
         GPBAE(kernel, **networks | {"likelihood": noisy})
 
 

@@ -163,8 +163,9 @@ def _beside_each_other(
     if np.mean(count[place] >= max(2.0, number / 2.0)) < _SAME_TIMES:
         return ()
     return (
-        f"{number} series of {task!r} have the same times, and share nothing at a time: where they "
-        "go together, put them side by side: --side_by_side, or pandas.DataFrame.pivot.",
+        f"{number} series of {task!r} have the same times, and are filled independently of each "
+        "other. If they go together, put them side by side: --side_by_side, or "
+        "pandas.DataFrame.pivot.",
     )
 
 
