@@ -54,14 +54,22 @@ def check_arguments(**least: float) -> Callable[[FunctionT], FunctionT]:
     return decorate
 
 
-def check_fields(settings: Any, **least: float) -> None:
-    """Check a dataclass's fields as :func:`check_arguments` does; call it in ``__post_init__``."""
+def check_fields(settings: Any, *, positive: Sequence[str] = (), **least: float) -> None:
+    """Check a dataclass's fields as :func:`check_arguments` does; call it in ``__post_init__``.
+
+    :param positive: names of the fields that must be None, or positive and finite.
+    """
     kind = type(settings)
     annotations = {field.name: field.type for field in dataclasses.fields(kind)}
     names = vars(sys.modules[kind.__module__])
     check_types(vars(settings), annotations, names, least)
     for name, value in _python_numbers(vars(settings), annotations, names).items():
         object.__setattr__(settings, name, value)  # the dataclass may be frozen
+    for name in positive:
+        value = getattr(settings, name)
+        if value is not None and not 0 < value < np.inf:
+            words = "finite" if value == np.inf else "positive"
+            raise ValueError(f"{name} must be {words}, got {value}.")
 
 
 def check_types(

@@ -50,6 +50,10 @@ class ParameterSet:
         """Number of scalars in all parameters."""
         return int(sum(np.prod(v.shape) for v in self.variables))
 
+    def describe(self) -> list[str]:
+        """Return path and shape of each parameter as text, for records of a run."""
+        return [f"{path}{tuple(p.shape)}" for path, p in self._parameters.items()]
+
     def values(self) -> tuple[tf.Tensor, ...]:
         """Return the current unconstrained values."""
         return functional.unconstrained_values(self.parameters)

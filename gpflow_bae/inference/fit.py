@@ -23,7 +23,7 @@ from ..posteriors import CoregionalisationPosterior, Posterior, TemperedPosterio
 from .checks.fit_check import warn_of_useless_fit
 from .checks.inducing_check import warn_of_inducing
 from .optimise.coregionalisation_fit import fit_coregionalisation
-from .runs.checkpoints import run_directory, stopwatch
+from .runs.checkpoints import folder_of_part, run_directory, stopwatch
 from .sampling import sample_amortized
 from .seeding import seed_networks
 from .starts.default_start import default_start
@@ -111,7 +111,7 @@ def fit(
         seed_networks(model, seed)
         _, losses = start.run(model, in_memory(observations), directory=directory, **options)
         if is_sampled:  # continue on all data from the fit to a sample of them
-            folder = None if directory is None else directory.child("stream", {})
+            folder = folder_of_part(directory, "stream", {})
             size = min(_STREAM_BATCH, observations.num_points)
             longer = dataclasses.replace(longer, batch_size=size)
             losses = fit_variational(model, observations, longer, out_dir=folder, **options)

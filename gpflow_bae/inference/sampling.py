@@ -11,12 +11,11 @@ import numpy as np
 import tensorflow as tf
 
 from ..core.annotations import check_arguments
-from ..data import Observations, in_memory, prepare_data
+from ..data import Observations, prepare_data
 from ..data.memory import check_bytes
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
 from ..posteriors import Bank, Posterior, TemperedPosterior
-from .chains import chain_seeds, stack_chains
 from .checks.drift_check import warn_of_drift
 from .checks.fit_check import warn_of_useless_fit
 from .checks.inducing_check import warn_of_inducing
@@ -26,14 +25,12 @@ from .engines.amortized import AmortizedSampling
 from .engines.bound_sampling import BoundSampling
 from .engines.chain_sampling import ChainSampling
 from .engines.weight_sampling import WeightSampling
-from .runs.checkpoints import RunDirectory
 from .runs.model_record import model_record
 from .runs.run import Run, Trace, run
-from .seeding import seed_networks
 from .settings import AmortizedSettings, amortized_preset
 from .sharding.replicas import replicas_of
 from .sharding.spread import Spread
-from .starts.default_start import default_start
+from .starts.chain_starts import initial_chains, starts_of_chains
 from .starts.initializer import Initializer
 
 __all__ = ["sample_amortized", "sampling_algorithm"]
@@ -147,16 +144,7 @@ def sample_amortized(
         jit_compile = replicas.size == 1 and bool(tf.config.list_physical_devices("GPU"))
     kind = sampling_algorithm(model)
     observations = prepare_data(model, data, settings.batch_size)
-    if isinstance(warm_start, str):
-        if warm_start != "default":
-            raise ValueError(
-                'warm_start must be "default", None or a start such as WarmStart(), got '
-                f"{warm_start!r}."
-            )
-        warm_start = None
-        if not isinstance(model, TemperedBAE):
-            warm_start = default_start(model, in_memory(observations))
-    starts = _starts(warm_start, num_chains)
+    starts = starts_of_chains(warm_start, model, observations, num_chains)
     algorithm = kind(
         model,
         observations,
@@ -187,7 +175,7 @@ def sample_amortized(
 
         def initial() -> Any:
             with replicas.workers.in_words():
-                state = _initial_chains(algorithm, starts, losses, directory, jit_compile, progress)
+                state = initial_chains(algorithm, starts, losses, directory, jit_compile, progress)
             if directory is not None:
                 found = {f"{c}": loss for c, loss in enumerate(losses)}
                 directory.write_part("start_losses", found)
@@ -234,30 +222,6 @@ def _check_memory(algorithm: ChainSampling, max_samples: int | None) -> None:
     )
 
 
-def _starts(
-    warm_start: Initializer | Sequence[Initializer] | None, num_chains: int
-) -> list[Initializer] | list[None]:
-    """Return the start of each chain."""
-    if warm_start is None:
-        return [None] * num_chains
-    if isinstance(warm_start, Sequence):
-        starts = list(warm_start)
-    else:
-        starts = [warm_start] * num_chains
-    for start in starts:
-        if not isinstance(start, Initializer):
-            raise TypeError(
-                "warm_start must be a start such as WarmStart(settings) or PriorMeanStart(), one "
-                f'for each chain, "default" or None, got {type(start).__name__}.'
-            )
-    if len(starts) != num_chains:
-        raise ValueError(
-            f"warm_start has {len(starts)} starts for num_chains={num_chains} chains; give one "
-            "for each chain, or a single one that is run for each."
-        )
-    return starts
-
-
 def _record(algorithm: ChainSampling, starts: list[Any]) -> dict[str, Any]:
     """Return the settings that a resumed run must have in common with this one."""
     model, data = algorithm.model, algorithm.data
@@ -271,62 +235,11 @@ def _record(algorithm: ChainSampling, starts: list[Any]) -> dict[str, Any]:
         "sampler_settings": dict(algorithm.sampler.settings),
         "model": type(model).__name__,
         **model_record(model),
-        "sampled": [
-            f"{p}{tuple(v.shape)}"
-            for p, v in zip(algorithm.sampled.paths, algorithm.sampled.parameters, strict=True)
-        ],
+        "sampled": algorithm.sampled.describe(),
         "whitened_codes": getattr(model, "whitened_codes", False),
         "data": data.describe(),
         "warm_start": None if starts[0] is None else [start.describe() for start in starts],
     }
-
-
-def _initial_chains(
-    algorithm: ChainSampling,
-    starts: list[Any],
-    losses: list[np.ndarray],
-    directory: RunDirectory | None,
-    jit_compile: bool,
-    progress: bool,
-) -> Any:
-    """Run each chain's start from the model's current values, and return the initial chains.
-
-    With several workers each runs the starts of its own chains; if the workers share minibatches,
-    the chief runs all.
-    """
-    model = algorithm.model
-    moved = [model, *(n for start in starts if start is not None for n in start.networks)]
-    variables = {
-        id(p): p.unconstrained_variable
-        for module in moved
-        for p in gpflow.utilities.parameter_dict(module).values()
-    }
-    before = {key: tf.identity(v) for key, v in variables.items()}
-    seeds = chain_seeds(algorithm.seed, algorithm.num_chains)
-    chains = []
-    own = algorithm.spread.own_chains(algorithm.num_chains)
-    for c in own if algorithm.spread.makes_starts else ():
-        for key, variable in variables.items():
-            variable.assign(before[key])
-        start, seed = starts[c], seeds[c]
-        seed_networks(model, seed)
-        latents = None
-        if start is not None:
-            folder = None
-            if directory is not None:
-                folder = directory.child(f"start_{c}", {"start": start.describe(), "seed": seed})
-            latents, loss = start.run(
-                model,
-                in_memory(algorithm.data),
-                seed=seed,
-                jit_compile=jit_compile,
-                progress=progress and algorithm.spread.workers.rank == 0,
-                directory=folder,
-            )
-            losses.append(loss)
-        chains.append(algorithm.initial_chain(algorithm.seed_of(c, -1), latents))
-    state = stack_chains(chains) if chains else algorithm.initial()
-    return algorithm.spread.started(state, list(variables.values()), losses)
 
 
 def _posterior(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-import numpy as np
-
 from ..core.annotations import check_arguments, check_fields
 from ..core.arguments import check_parts
 from ..mcmc import adaptive_sghmc, mclmc
@@ -19,17 +17,7 @@ __all__ = [
     "EncoderSettings",
     "VariationalSettings",
     "amortized_preset",
-    "check_positive",
 ]
-
-
-def check_positive(settings: object, *names: str) -> None:
-    """Raise a ``ValueError`` for settings among ``names`` that are neither None nor positive."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and not 0 < value < np.inf:
-            words = "finite" if value == np.inf else "positive"
-            raise ValueError(f"{name} must be {words}, got {value}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,20 +51,20 @@ class VariationalSettings:
     Adam on all parameters. For models with ``natural_parameters``."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        check_positive(
+        check_fields(
             self,
-            "num_steps",
-            "learning_rate",
-            "row_learning_rate",
-            "prior_learning_rate",
-            "natural_gradient_step_size",
+            positive=(
+                "num_steps",
+                "learning_rate",
+                "row_learning_rate",
+                "prior_learning_rate",
+                "natural_gradient_step_size",
+            ),
+            relocations=0,
         )
         sizes = self.batch_size if isinstance(self.batch_size, tuple) else (self.batch_size,)
         if any(size is not None and size < 1 for size in sizes):
             raise ValueError(f"batch_size must be positive, got {self.batch_size}.")
-        if self.relocations is not None and self.relocations < 0:
-            raise ValueError(f"relocations must be 0 or more, got {self.relocations}.")
         if not 0 < self.final_learning_rate_fraction <= 1:
             raise ValueError(
                 "final_learning_rate_fraction must lie in (0, 1], got "
@@ -117,8 +105,7 @@ class EncoderSettings:
     """Points per step, drawn from the current minibatch or data; None for all."""
 
     def __post_init__(self) -> None:
-        check_fields(self, num_steps=0, batch_size=1)
-        check_positive(self, "learning_rate")
+        check_fields(self, positive=("learning_rate",), num_steps=0, batch_size=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,17 +149,12 @@ class AmortizedSettings:
     """Fit of the encoder after each round."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        check_parts(self, encoder=EncoderSettings)
-        check_positive(
+        check_fields(
             self,
-            "num_sampler_steps",
-            "num_samples",
-            "thinning",
-            "batch_size",
+            positive=("num_sampler_steps", "num_samples", "thinning", "batch_size"),
+            burnin=0,
         )
-        if self.burnin < 0:
-            raise ValueError(f"burnin must not be negative, got {self.burnin}.")
+        check_parts(self, encoder=EncoderSettings)
         if self.steps_per_batch is not None:
             if self.steps_per_batch < 1 or self.num_sampler_steps % self.steps_per_batch:
                 raise ValueError(

@@ -61,10 +61,7 @@ def sample_tempered(
         **settings.describe(),
         **model_record(model),
         "seed": seed,
-        "sampled": [
-            f"{p}{tuple(v.shape)}"
-            for p, v in zip(model.sampled.paths, model.sampled.parameters, strict=True)
-        ],
+        "sampled": model.sampled.describe(),
         "data": data.describe(),
     }
     algorithm = TemperedSampling(model, data, settings, seed=seed, jit_compile=jit_compile)
@@ -73,17 +70,8 @@ def sample_tempered(
         def initial() -> Any:
             before = model.sampled.values()
             if settings.start is not None:
-                folder = None
-                if directory is not None:
-                    folder = directory.child("start", settings.start.describe() | {"seed": seed})
-                settings.start.run(
-                    model,
-                    data,
-                    seed=seed,
-                    jit_compile=jit_compile,
-                    progress=progress,
-                    directory=folder,
-                )
+                options: Any = {"seed": seed, "jit_compile": jit_compile, "progress": progress}
+                settings.start.run_as_part(model, data, directory, "start", **options)
             values = algorithm.replicated_values()
             model.sampled.assign(before)
             coordinates = affine_map(model, data, values, settings.whitening, seed=seed)

@@ -9,7 +9,6 @@ from ..core.annotations import check_fields
 from ..core.arguments import check_parts
 from ..mcmc.types import validate
 from .preconditioning import Whitening
-from .settings import check_positive
 from .starts.initializer import Initializer
 
 __all__ = ["Proposal", "TemperedSettings"]
@@ -42,8 +41,7 @@ class Proposal:
     noise scale fixed."""
 
     def __post_init__(self) -> None:
-        check_fields(self, max_leapfrog_steps=1)
-        check_positive(self, "adam_learning_rate")
+        check_fields(self, positive=("adam_learning_rate",), max_leapfrog_steps=1)
         validate(
             noise_scale=self.noise_scale,
             learning_rate=self.learning_rate,
@@ -81,11 +79,10 @@ class TemperedSettings:
     (:class:`~gpflow_bae.inference.ModeStart`), or the model's weights (None)."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, positive=("num_samples", "swap_interval", "thinning"))
         check_parts(self, proposal=Proposal, whitening=Whitening)
         if self.start is not None:
             check_parts(self, start=Initializer)
-        check_positive(self, "num_samples", "swap_interval", "thinning")
         if not 0.0 < self.burnin_fraction < 1.0:
             raise ValueError(f"burnin_fraction must lie in (0, 1), got {self.burnin_fraction}.")
         if self.num_replicas < 2:

@@ -13,7 +13,7 @@ from ..base import VariationalModel
 from ..core.annotations import check_arguments
 from ..data import Observations, SparseTable, StreamedObservations, check_columns, prepare_data
 from .optimise.variational_fit import VariationalFit
-from .runs.checkpoints import RunDirectory
+from .runs.checkpoints import RunDirectory, folder_of_part
 from .runs.run import run
 from .seeding import seed_networks
 from .settings import VariationalSettings
@@ -110,7 +110,7 @@ def climb(
     replicas.agree(record)
     with contextlib.ExitStack() as held:
         if isinstance(out_dir, RunDirectory):
-            directory: RunDirectory | None = out_dir.child("variational", record)
+            directory = folder_of_part(out_dir, "variational", record)
         else:
             directory = held.enter_context(replicas.directory(out_dir, record, resume))
         finished = run(

@@ -58,7 +58,7 @@ from gpflow.base import TensorType
 from gpflow_bae.core.annotations import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings, Step, Target
 from gpflow_bae.mcmc.algorithm import State as ChainState
-from gpflow_bae.mcmc.building import build_sampler, kinetic_temperature, kinetic_temperatures
+from gpflow_bae.mcmc.building import build_sampler, kinetic_temperatures
 from gpflow_bae.mcmc.integrators import check_integrator, splitting_step
 from gpflow_bae.mcmc.noise import noise_like
 from gpflow_bae.mcmc.structures import leaf_temperatures, map_leaves, when
@@ -205,7 +205,6 @@ def build(
         init,
         update,
         locals(),
-        info=_info,
         temperatures=_temperatures,
         adapted=("tau", "mean_gradient", "mean_square_gradient"),
     )
@@ -250,22 +249,8 @@ def build(
     return sampler._replace(init=first, step=step, diagnose=diagnose)
 
 
-def _info(state: ChainState) -> dict[str, tf.Tensor]:
-    momentum = _velocities(state)
-    if momentum is None:
-        return {}
-    return {"kinetic_temperature": kinetic_temperature(momentum, state.shared["step_size"])}
-
-
 def _temperatures(state: ChainState) -> Position | None:
-    momentum = _velocities(state)
-    if momentum is None:
-        return None
-    return kinetic_temperatures(momentum, state.shared["step_size"])
-
-
-def _velocities(state: ChainState) -> Position | None:
-    """Return momenta over the root of P; None if the step size or the jitter has a schedule."""
+    """Return kinetic temperatures; None if the step size or the jitter has a schedule."""
     if not {"step_size", "jitter"} <= state.shared.keys():
         return None
     jitter = state.shared["jitter"]
@@ -273,6 +258,7 @@ def _velocities(state: ChainState) -> Position | None:
     def scaled(r: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
         return r * tf.sqrt(tf.sqrt(v + tf.cast(jitter, v.dtype)))  # over sqrt(P)
 
-    return tf.nest.map_structure(
+    velocities = tf.nest.map_structure(
         scaled, state.elements["momentum"], state.elements["mean_square_gradient"]
     )
+    return kinetic_temperatures(velocities, state.shared["step_size"])

@@ -75,18 +75,6 @@ class Target(NamedTuple):
     dimensions, such as for an accept-reject step; None for a minibatch."""
 
 
-def _no_info(state: State) -> dict[str, tf.Tensor]:
-    return {}
-
-
-def _no_temperatures(state: State) -> Position | None:
-    return None
-
-
-def _no_diagnosis(state: State) -> str | None:
-    return None
-
-
 class SamplingAlgorithm(NamedTuple):
     """A sampler as pure functions, returned by the ``build`` of a sampler's module."""
 
@@ -95,12 +83,12 @@ class SamplingAlgorithm(NamedTuple):
     """Return a chain's initial state at a position."""
     step: Callable[[State, Target, Seed, Step], State]
     """Return the state after one step; the seed is two integers, used once."""
-    info: Callable[[State], dict[str, tf.Tensor]] = _no_info
-    """Return statistics of a state by name, such as its kinetic temperature or acceptance rate."""
-    temperatures: Callable[[State], Position | None] = _no_temperatures
+    info: Callable[[State], dict[str, tf.Tensor]] = lambda state: {}
+    """Return statistics of a state by name, such as a step size that it adapts."""
+    temperatures: Callable[[State], Position | None] = lambda state: None
     """Return the kinetic temperature of each leaf of the position, float64; None for a sampler
     without momenta, or if the scale of momenta has a schedule."""
-    diagnose: Callable[[State], str | None] = _no_diagnosis
+    diagnose: Callable[[State], str | None] = lambda state: None
     """Return a message why a state became non-finite, or None if unknown; reads values."""
     settings: Mapping[str, Any] = {}
     """Settings as given to ``build``, for records of a run."""

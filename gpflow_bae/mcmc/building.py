@@ -22,8 +22,6 @@ from gpflow_bae.mcmc.types import RANGES, Position, Scalar, Seed, is_number, val
 
 __all__ = [
     "build_sampler",
-    "kinetic_info",
-    "kinetic_temperature",
     "kinetic_temperatures",
     "momentum_temperatures",
 ]
@@ -36,7 +34,6 @@ def build_sampler(
     update: Callable[..., Any],
     arguments: dict[str, Any],
     *,
-    info: Callable[[State], dict[str, tf.Tensor]] = lambda state: {},
     temperatures: Callable[[State], Position | None] = lambda state: None,
     adapted: tuple[str, ...] = (),
 ) -> SamplingAlgorithm:
@@ -49,7 +46,7 @@ def build_sampler(
         Numbers, tensors and schedules become part of the state; strings and Booleans are constants
         of the trace. A numeric temperature becomes one for each leaf of the position, so that
         leaves can have different ones.
-    :param info, temperatures: see :class:`~gpflow_bae.mcmc.algorithm.SamplingAlgorithm`.
+    :param temperatures: see :class:`~gpflow_bae.mcmc.algorithm.SamplingAlgorithm`.
     :param adapted: fields of the module's state that change only during adaptation.
     :raises ValueError: if an argument is out of its range.
     """
@@ -92,8 +89,7 @@ def build_sampler(
         name,
         first,
         step,
-        info,
-        temperatures,
+        temperatures=temperatures,
         settings={**settings.describe(), **choices},
         adapted=adapted,
     )
@@ -112,32 +108,18 @@ def _gradient(name: str, target: Target) -> Callable[..., Any]:
     return target.gradient
 
 
-def kinetic_temperature(momentum: Position, step_size: Scalar) -> tf.Tensor:
-    """Return the mean of momentum^2 / h^2 over all scalars, float64: T for N(0, T) velocities."""
-    leaves = tf.nest.flatten(momentum)
-    squares, counts = tf.reduce_sum(_squares(leaves)), sum(_sizes(leaves))
-    return squares / counts / tf.cast(step_size, tf.float64) ** 2
-
-
 def kinetic_temperatures(momentum: Position, step_size: Scalar) -> Position:
     """Return the mean of momentum^2 / h^2 of each leaf, float64: T for N(0, T) velocities.
 
     With the Euler scheme it is T / (1 - a / 2) for a free particle with friction a.
     """
     leaves = tf.nest.flatten(momentum)
-    means = tf.unstack(_squares(leaves) / tf.stack(_sizes(leaves)), num=len(leaves))
+    # All leaves are divided at once, because this is done in every step.
+    squares = 2 * tf.stack([tf.cast(tf.nn.l2_loss(leaf), tf.float64) for leaf in leaves])
+    sizes = tf.stack([tf.size(leaf, tf.float64) for leaf in leaves])
+    means = tf.unstack(squares / sizes, num=len(leaves))
     h = tf.cast(step_size, tf.float64)
     return tf.nest.pack_sequence_as(momentum, [mean / h**2 for mean in means])
-
-
-def _squares(leaves: list[tf.Tensor]) -> tf.Tensor:
-    """Return the sum of squares of each leaf, float64, by one pass, as it is made in every step."""
-    return 2 * tf.stack([tf.cast(tf.nn.l2_loss(leaf), tf.float64) for leaf in leaves])
-
-
-def _sizes(leaves: list[tf.Tensor]) -> list[tf.Tensor]:
-    """Return the number of scalars of each leaf, float64."""
-    return [tf.size(leaf, tf.float64) for leaf in leaves]
 
 
 def momentum_temperatures(state: State) -> Position | None:
@@ -145,11 +127,3 @@ def momentum_temperatures(state: State) -> Position | None:
     if "step_size" not in state.shared:
         return None
     return kinetic_temperatures(state.elements["momentum"], state.shared["step_size"])
-
-
-def kinetic_info(state: State) -> dict[str, tf.Tensor]:
-    """Return the kinetic temperature without preconditioner, unless h has a schedule."""
-    if "step_size" not in state.shared:
-        return {}
-    momentum, step_size = state.elements["momentum"], state.shared["step_size"]
-    return {"kinetic_temperature": kinetic_temperature(momentum, step_size)}

@@ -52,7 +52,7 @@ import tensorflow as tf
 
 from gpflow_bae.core.annotations import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
-from gpflow_bae.mcmc.building import build_sampler, kinetic_info, momentum_temperatures
+from gpflow_bae.mcmc.building import build_sampler, momentum_temperatures
 from gpflow_bae.mcmc.noise import noise_like
 from gpflow_bae.mcmc.structures import leaf_temperatures
 from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, is_number, validate
@@ -168,6 +168,5 @@ def build(
         init,
         update,
         locals(),
-        info=kinetic_info,
         temperatures=momentum_temperatures,
     )._replace(rests_when_cold=True)

@@ -22,6 +22,7 @@ from gpflow_bae.mcmc.types import Position, Seed
 __all__ = [
     "KINDS",
     "check_noise",
+    "fold_in",
     "item_noise",
     "noise_like",
     "noise_of_items",
@@ -198,6 +199,11 @@ def uniform(
 def split(seed: Seed, n: int = 2) -> tf.Tensor:
     """Return ``n`` independent seeds [n, 2] from one; unstack along the first axis."""
     return tf.random.split(seed, num=n, alg=_ALGORITHM)
+
+
+def fold_in(seed: Seed, number: int | tf.Tensor) -> tf.Tensor:
+    """Return a seed [2] made of a seed and an integer."""
+    return tf.random.fold_in(seed, number, alg=_ALGORITHM)
 
 
 def noise_like(position: Position, seed: Seed, kind: str = "gaussian") -> Position:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpflow_bae.core.arguments import as_numbers, check_integer
+from gpflow_bae.core.arguments import as_numbers
 from gpflow_bae.mcmc.types import is_number
 
 __all__ = ["check_ladder", "geometric_ladder"]
@@ -36,9 +36,7 @@ def geometric_ladder(num_replicas: int, max_temperature: float) -> np.ndarray:
         )
     if not is_number(max_temperature) or not 1.0 < max_temperature < np.inf:
         raise ValueError(f"max_temperature must be finite and above 1, got {max_temperature}.")
-    check_integer("num_replicas", num_replicas, 2)
-    temperatures = float(max_temperature) ** (np.arange(num_replicas) / (num_replicas - 1))
-    return check_ladder(temperatures)
+    return float(max_temperature) ** (np.arange(num_replicas) / (num_replicas - 1))
 
 
 def check_ladder(temperatures: Sequence[float] | np.ndarray) -> np.ndarray:

@@ -43,7 +43,7 @@ import tensorflow as tf
 
 from gpflow_bae.core.annotations import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
-from gpflow_bae.mcmc.building import build_sampler, kinetic_info, momentum_temperatures
+from gpflow_bae.mcmc.building import build_sampler, momentum_temperatures
 from gpflow_bae.mcmc.integrators import check_integrator, splitting_step
 from gpflow_bae.mcmc.noise import noise_like
 from gpflow_bae.mcmc.structures import leaf_temperatures, map_leaves
@@ -120,6 +120,5 @@ def build(
         init,
         update,
         locals(),
-        info=kinetic_info,
         temperatures=momentum_temperatures,
     )

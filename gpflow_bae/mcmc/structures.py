@@ -10,7 +10,7 @@ from gpflow.base import TensorType
 
 from gpflow_bae.mcmc.types import Position, Scalar, validate
 
-__all__ = ["leaf_gradients", "leaf_temperatures", "map_leaves", "value_and_gradient", "when"]
+__all__ = ["leaf_gradients", "leaf_temperatures", "map_leaves", "when"]
 
 
 def map_leaves(
@@ -64,27 +64,3 @@ def leaf_gradients(
         tape.watch(flat)
         value = tf.convert_to_tensor(function(tf.nest.pack_sequence_as(position, flat)))
     return value, tape.gradient(value, flat)
-
-
-def value_and_gradient(
-    function: Callable[[Position], tf.Tensor],
-    position: Position,
-    name: str,
-    leaves: str = "leaves",
-) -> tuple[tf.Tensor, Position]:
-    """Return a log density of each chain, and its gradient, a structure like ``position``.
-
-    :param function: function of a position that returns one number per chain.
-    :param name: name of the function in the error message.
-    :param leaves: name of the leaves in the error message.
-    :raises ValueError: if the function has no gradient with respect to one of the leaves.
-    """
-    value, gradients = leaf_gradients(function, position)
-    without = [i for i, gradient in enumerate(gradients) if gradient is None]
-    if without:
-        raise ValueError(
-            f"{name} has no gradient with respect to {leaves} {without} of the state. It must "
-            "depend on every one of them through differentiable TensorFlow operations."
-        )
-    dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
-    return value, tf.nest.pack_sequence_as(position, dense)

@@ -61,45 +61,36 @@ def cast_scalar(value: Scalar, dtype: tf.DType) -> tf.Tensor:
     return tf.cast(value, dtype) if tf.is_tensor(value) else tf.convert_to_tensor(value, dtype)
 
 
-def _positive(value: float) -> bool:
-    return 0.0 < value < np.inf
+_Range: TypeAlias = tuple[Callable[[float], bool], str]
 
+_POSITIVE: _Range = (lambda v: 0.0 < v < np.inf, " must be positive and finite, got {}.")
+_NOT_NEGATIVE: _Range = (lambda v: 0.0 <= v < np.inf, " must be finite and not negative, got {}.")
+_DECAY: _Range = (lambda v: 0.0 <= v < 1.0, " must be in [0, 1), got {}.")
+_ANY_FINITE: _Range = (np.isfinite, " must be finite, got {}.")  # of settings of users' samplers
 
-def _not_negative(value: float) -> bool:
-    return 0.0 <= value < np.inf
-
-
-def _decay(value: float) -> bool:
-    return 0.0 <= value < 1.0
-
-
-# The valid range of each setting, and the error message.
-RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
-    "step_size": (_positive, "must be positive and finite, got {}."),
-    "noise_scale": (_positive, "must be positive and finite, got {}."),
-    "width": (_positive, "must be positive and finite, got {}."),
-    "learning_rate": (_not_negative, "must be finite and not negative, got {}."),
-    "inverse_temperature": (_not_negative, "must be finite and not negative, got {}."),
-    "jitter": (_not_negative, "must be finite and not negative, got {}."),
-    "epsilon": (_not_negative, "must be finite and not negative, got {}."),
-    "beta_1": (_decay, "must be in [0, 1), got {}."),
-    "beta_2": (_decay, "must be in [0, 1), got {}."),
-    "gradient_probability": (lambda value: 0.0 <= value <= 1.0, "must be in [0, 1], got {}."),
+RANGES: dict[str, _Range] = {
+    "step_size": _POSITIVE,
+    "noise_scale": _POSITIVE,
+    "width": _POSITIVE,
+    "learning_rate": _NOT_NEGATIVE,
+    "inverse_temperature": _NOT_NEGATIVE,
+    "jitter": _NOT_NEGATIVE,
+    "epsilon": _NOT_NEGATIVE,
+    "beta_1": _DECAY,
+    "beta_2": _DECAY,
+    "gradient_probability": (lambda v: 0.0 <= v <= 1.0, " must be in [0, 1], got {}."),
     "momentum_decay": (
-        lambda value: 0.0 < value <= 1.0,
+        lambda v: 0.0 < v <= 1.0,
         ", the fraction of its momentum that a chain loses per step, must be in (0, 1], got {}. "
         "At 1 the sampler is Langevin dynamics (SGLD).",
     ),
     "temperature": (
-        _not_negative,
-        "must be finite and not negative, got {}. Use 1 for the posterior, 0 for descent without "
+        _NOT_NEGATIVE[0],
+        " must be finite and not negative, got {}. Use 1 for the posterior, 0 for descent without "
         "noise.",
     ),
 }
-
-
-# For settings of users' samplers.
-_ANY_FINITE: tuple[Callable[[float], bool], str] = (np.isfinite, "must be finite, got {}.")
+"""The valid range of each setting, and the error message after its name."""
 
 
 def validate(**settings: Any) -> None:
@@ -112,5 +103,4 @@ def validate(**settings: Any) -> None:
     for name, value in settings.items():
         is_valid, message = RANGES.get(name, _ANY_FINITE)
         if is_number(value) and not is_valid(value):
-            space = "" if message.startswith(",") else " "
-            raise ValueError(f"{name}{space}{message.format(value)}")
+            raise ValueError(f"{name}{message.format(value)}")

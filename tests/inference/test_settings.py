@@ -37,7 +37,7 @@ def test_presets() -> None:
         ({"codes": "free"}, "codes must be .*got 'free'"),
         ({"batch_size": 0}, "batch_size must be positive, got 0"),
         ({"num_sampler_steps": 0}, "num_sampler_steps must be positive, got 0"),
-        ({"burnin": -1}, "burnin must not be negative, got -1"),
+        ({"burnin": -1}, "burnin must be at least 0, got -1"),
         ({"num_samples": 0}, "num_samples must be positive, got 0"),
     ],
 )

@@ -7,6 +7,7 @@ import numpy as np
 from ...core.arguments import warn_caller
 from ...models import BayesianAutoencoder, VariationalAutoencoder
 from ...posteriors import Posterior, TemperedPosterior
+from ..moves import PriorParameters
 
 __all__ = ["block_temperatures", "blocks_off_temperature", "warn_of_temperature"]
 
@@ -75,15 +76,12 @@ def _position_heat_factor(posterior: Posterior | TemperedPosterior) -> float:
 
 def _drawn_by_moves(posterior: Posterior | TemperedPosterior) -> tuple[str, ...]:
     """Return the paths of parameters that ``moves=("prior_parameters",)`` would update."""
-    model = posterior.model
-    if not isinstance(model, BayesianAutoencoder) or model.whitened_codes:
+    if not isinstance(posterior.model, BayesianAutoencoder):
         return ()
-    prior = model.latent_prior
-    if prior.draws:
+    try:
+        return PriorParameters(posterior.model).owned
+    except ValueError:  # which says why the model does not allow the move
         return ()
-    kept = {id(p) for p in prior.parameters} - {id(prior.whitened_inducing)}
-    sampled = zip(model.sampled.paths, model.sampled.parameters, strict=True)
-    return tuple(path for path, p in sampled if id(p) in kept)
 
 
 def warn_of_temperature(posterior: Posterior | TemperedPosterior) -> None:

@@ -16,6 +16,7 @@ import tensorflow as tf
 from ...base import Batch
 from ...inputs import MissingInputs
 from ...mcmc import State, Step
+from ...mcmc.noise import fold_in, split
 from ...models import BayesianAutoencoder
 from ...models import State as ModelState
 from ..chain_state import Chain, Point, RoundStatistics
@@ -24,7 +25,8 @@ from ..moves import Move, allowed_moves, build_moves
 from ..moves.base import Moved
 from ..optimise.encoder_fit import EncoderFit
 from ..optimise.encoder_losses import check_encoder_loss
-from .chain_sampling import PRIOR_DRAWS, ChainSampling
+from .chain_sampling import ChainSampling
+from .chain_target import PRIOR_DRAWS
 from .control_variates import Reference
 from .minibatch_codes import gather_codes, scatter_codes
 from .sampler_steps import sampler_steps
@@ -55,7 +57,6 @@ class AmortizedSampling(ChainSampling):
             raise ValueError('whitened_codes needs codes="carried": no encoder draws them.')
         self.encoder_fit = EncoderFit(model.encoder, self.settings.encoder, self.spread.gradients)
         self._surroundings = surroundings_of(model, self.data, self.settings, self._fixed_shapes)
-        self._build_preconditioner()
 
     def surrounded(self, batch: Batch, codes: tf.Tensor) -> Batch:
         """Return a minibatch with the codes on which its codes depend under a prior by neighbours.
@@ -117,8 +118,8 @@ class AmortizedSampling(ChainSampling):
         latents = tf.cast(latents, gpflow.default_float())
         if self.model.whitened_codes:
             latents = self.model.to_whitened(self.data.X, latents)
-        state = self._sampler_state(Point(self.sampled.values(), latents))
-        return Chain(state, self.encoder_fit.initial_state(), self._initial_metric())
+        position = Point(self.sampled.values(), latents)
+        return self._start(position, self.encoder_fit.initial_state())
 
     @staticmethod
     def _draw_codes(encoder: Any, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
@@ -143,20 +144,24 @@ class AmortizedSampling(ChainSampling):
     def _round(
         self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
-        seeds = tf.unstack(tf.random.split(seed, 4, alg="philox"))
-        steps = Step(first, adapt)
-        if self._has_fresh_batches:
-            state = self._on_fresh_batches(chain, seeds[:3], steps, fed)
-            last = self.batches_per_round - 1
-            item_seed, code_seed = (_fold_in(s, last) for s in seeds[:2])
-        else:
-            size, last = self.settings.num_sampler_steps, 0
-            state = self._on_minibatch(chain, chain.sampler, seeds[:3], steps, size, fed, 0, adapt)
-            item_seed, code_seed = seeds[:2]
-        chain = chain._replace(sampler=state)
+        seeds = tf.unstack(split(seed, 4))
+        count = self.batches_per_round if self._has_fresh_batches else 1
+        size = self.settings.num_sampler_steps // count
+        reference = self.reference(chain.sampler.position, fold_in(seeds[2], -1))
+
+        def seeds_of(i: int | tf.Tensor) -> list[tf.Tensor]:
+            """Return the seeds of items, of codes drawn by the encoder, and of the steps."""
+            return [fold_in(s, i) for s in seeds[:3]] if self._has_fresh_batches else seeds[:3]
+
+        def on_minibatch(i: tf.Tensor, store: State) -> State:
+            at = Step(first + i * size, adapt)
+            return self._on_minibatch(chain, store, seeds_of(i), at, size, fed, i, reference)
+
+        chain = chain._replace(sampler=repeat(count, on_minibatch, chain.sampler))
         if self.moves:
             chain = self._apply_moves(chain, seed)
-        batch = self._minibatch(item_seed, fed, last, chain.sampler.position.codes)
+        item_seed, code_seed, _ = seeds_of(count - 1)
+        batch = self._minibatch(item_seed, fed, count - 1, chain.sampler.position.codes)
         return self._fit_encoder(chain, batch, seed, code_seed, seeds[3])
 
     def _fit_encoder(
@@ -168,7 +173,7 @@ class AmortizedSampling(ChainSampling):
         fit_seed: tf.Tensor,
     ) -> tuple[Chain, RoundStatistics]:
         """Fit the encoder to the codes of a minibatch, and compute the round's statistics."""
-        prior_seed = _fold_in(seed, PRIOR_DRAWS)
+        prior_seed = fold_in(seed, PRIOR_DRAWS)
         state = gather_codes(chain.sampler, batch.indices, self.data.axis)
         position = state.position
         latents = position.codes
@@ -186,9 +191,7 @@ class AmortizedSampling(ChainSampling):
         state = chain.sampler
         position = state.position
         moved = Moved(position.parameters, position.codes, chain.encoder.weights)
-        seeds = tf.random.split(
-            tf.random.fold_in(seed, _MOVES, alg="philox"), len(self.moves), alg="philox"
-        )
+        seeds = split(fold_in(seed, _MOVES), len(self.moves))
         batch = self.data.gather(None)
         for move, own_seed in zip(self.moves, tf.unstack(seeds), strict=True):
             moved = move(moved, batch, own_seed)
@@ -223,15 +226,14 @@ class AmortizedSampling(ChainSampling):
         num_steps: int,
         fed: Any,
         number: int | tf.Tensor,
-        changed: bool | tf.Tensor = True,
-        reference: Reference | None = None,
+        reference: Reference | None,
     ) -> State:
         """Take steps of the sampler on one minibatch, and return its state with all codes.
 
         :param store: the sampler's state with all codes.
         :param seeds: seeds of the items, of codes drawn by the encoder, and of the steps.
         :param first: number of the first of these steps, and whether the sampler may adapt.
-        :param changed: whether it adapts; statistics that did not change are not copied.
+        :param number: number of the minibatch among those of the round.
         """
         axis, batch = self.data.axis, self._minibatch(seeds[0], fed, number, store.position.codes)
         indices = batch.indices
@@ -257,25 +259,6 @@ class AmortizedSampling(ChainSampling):
             num_steps,
             preconditioning,
         )
+        # Statistics that did not change are not copied, unless every step would branch.
+        changed = True if self._has_fresh_batches else first.adapt
         return scatter_codes(store, state, indices, axis, self.sampler.adapted, changed)
-
-    def _on_fresh_batches(
-        self, chain: Chain, seeds: Sequence[tf.Tensor], first: Step, fed: Any
-    ) -> State:
-        """Take the steps of a round, a few on each minibatch."""
-        count = self.batches_per_round
-        size = self.settings.num_sampler_steps // count
-        reference = self.reference(chain.sampler.position, _fold_in(seeds[2], -1))
-
-        def body(i: tf.Tensor, store: State) -> State:
-            own_seeds = [_fold_in(seed, i) for seed in seeds]
-            steps = first._replace(number=first.number + i * size)
-            return self._on_minibatch(
-                chain, store, own_seeds, steps, size, fed, i, reference=reference
-            )
-
-        return repeat(count, body, chain.sampler)
-
-
-def _fold_in(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
-    return tf.random.fold_in(seed, number, alg="philox")

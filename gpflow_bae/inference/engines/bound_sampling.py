@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from ...base import Batch
 from ...mcmc import State, Step, Target
+from ...mcmc.noise import fold_in, split
 from ...models import VariationalAutoencoder
 from ...models.default_priors import set_default_priors
 from ..chain_state import Chain, Point, RoundStatistics
@@ -43,8 +44,7 @@ class BoundSampling(ChainSampling):
 
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
         """Start at the model's current values, without codes."""
-        values = self.sampled.values()
-        return Chain(self._sampler_state(Point(values, ())), self.encoder_fit.initial_state())
+        return self._start(Point(self.sampled.values(), ()), self.encoder_fit.initial_state())
 
     def bound(
         self, values: tuple[tf.Tensor, ...], weights: Any, batch: Batch, seed: tf.Tensor
@@ -56,14 +56,14 @@ class BoundSampling(ChainSampling):
     def _round(
         self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
-        seeds = tf.unstack(tf.random.split(seed, 4, alg="philox"))
+        seeds = tf.unstack(split(seed, 4))
         num_steps, num_points = self.settings.num_sampler_steps, float(self.data.num_points)
 
         def body(
             i: tf.Tensor, carried: tuple[State, EncoderState, tf.Tensor]
         ) -> tuple[State, EncoderState, tf.Tensor]:
             state, encoder, total = carried
-            codes_seed = tf.random.fold_in(seeds[1], i, alg="philox")
+            codes_seed = fold_in(seeds[1], i)
             values = state.position.parameters
             batch, axis = self.fresh_batch(seeds[0], i, fed), self.data.axis
 
@@ -77,7 +77,7 @@ class BoundSampling(ChainSampling):
                 bound, (values, encoder.weights), batch.Y.shape[axis]
             )
             target = Target(lambda position, seed: Point(to_values, ()))
-            step_seed = tf.random.fold_in(seeds[2], i, alg="philox")
+            step_seed = fold_in(seeds[2], i)
             state = self.sampler.step(state, target, step_seed, Step(first + i, adapt))
             encoder = self.encoder_fit.apply(
                 encoder, [None if g is None else -g / num_points for g in to_weights]

@@ -15,34 +15,31 @@ import numpy as np
 import tensorflow as tf
 
 from ...base import Batch
-from ...core.parameter_set import ParameterSet
 from ...core.tracing import compiled
 from ...data import BatchReader, Observations, StreamedObservations
 from ...mcmc import State, Target, adaptive_sghmc
 from ...mcmc.algorithm import SamplingAlgorithm
-from ...mcmc.calibrated import targets
 from ...mcmc.mean_temperatures import with_mean_temperatures
+from ...mcmc.noise import fold_in
 from ...models.default_priors import check_priors, set_default_likelihood_priors
 from ..chain_state import Chain, Point, RoundStatistics
 from ..chains import chain_seeds, map_chains, of_chain, stack_chains
 from ..checks.chain_checks import check_chain
-from ..checks.divergence import against_divergence, what_diverged
+from ..checks.divergence import divergence_of
 from ..moves import Move
 from ..preconditioning import FisherPreconditioner, Preconditioner
-from ..runs.naming import from_arrays, leaf_names, to_arrays
+from ..runs.naming import from_arrays, to_arrays
 from ..runs.run import Algorithm, Trace
 from ..settings import AmortizedSettings
 from ..sharding.spread import Spread
-from .control_variates import Reference, controlled
+from .chain_target import ChainTarget
 
-__all__ = ["PRIOR_DRAWS", "ChainSampling"]
+__all__ = ["ChainSampling"]
 
-PRIOR_DRAWS = 0x9D
-"""Folded into the seed of a step, for the draws of a prior over codes."""
 _ORDER = 0x7A2  # second part of the seed of the order in which a chain reads a stream
 
 
-class ChainSampling(Algorithm):
+class ChainSampling(ChainTarget, Algorithm):
     """Chains of one model on one data set, sampled in compiled rounds.
 
     A subclass defines a round (:meth:`_round`) and the start of a chain (:meth:`initial_chain`).
@@ -93,18 +90,18 @@ class ChainSampling(Algorithm):
         self.sampler = adaptive_sghmc.build() if sampler is None else sampler
         self.num_chains, self.seed = int(num_chains), int(seed)
         self.num_steps = settings.num_rounds
-        self.sampled: ParameterSet = model.sampled
+        self.sampled = model.sampled
         self.spread = Spread() if spread is None else spread
         check_chain(self)
         self.spread.check(model, data, settings, self.num_chains, jit_compile)
         self._fixed_shapes = bool(jit_compile)
-        self.preconditioner: Preconditioner | None = None
         # Rounds report the mean over their steps.
         self.sampler = with_mean_temperatures(self.sampler, settings.num_sampler_steps)
         numbers = chain_seeds(seed, self.num_chains)
         seeds = [[s, 0] for s in numbers]
         self._base_seeds = tf.constant(seeds, tf.int32)  # [C, 2]
         self.moves = self._build_moves(moves)
+        self.preconditioner = self._build_preconditioner()
         count, size = self.batches_per_round, settings.batch_size
         readers = [self.data.reader(size, count, [s, _ORDER], model) for s in numbers]
         self._readers: list[BatchReader] = [r for r in readers if r is not None]
@@ -145,11 +142,6 @@ class ChainSampling(Algorithm):
             )
         return ()
 
-    @property
-    def owned(self) -> tuple[str, ...]:
-        """Paths of parameters that are updated by moves only, not by the sampler."""
-        return tuple(path for move in self.moves for path in move.owned)
-
     def _sampler_state(self, position: Point) -> State:
         """Start the sampler at a position, with temperature 0 for parameters it does not sample."""
         state = self.sampler.init(position, Target())
@@ -171,92 +163,28 @@ class ChainSampling(Algorithm):
         temperature = temperature._replace(parameters=of_parameters)
         return state._replace(shared=state.shared | {"temperature": temperature})
 
-    def _build_preconditioner(self) -> None:
+    def _build_preconditioner(self) -> Preconditioner | None:
         """Build the preconditioner of the settings, if they name one."""
         settings, shared = self.settings, (self.owned, self.settings.batch_size)
-        if settings.coordinates == "prior":
-            self.preconditioner = Preconditioner(self.model, self.data, *shared)
-        elif settings.coordinates == "fisher":
-            self.preconditioner = FisherPreconditioner(
-                self.model, self.data, settings.burnin_rounds, self._sampler_state, *shared
-            )
-
-    def _initial_metric(self) -> Any:
-        """Return a chain's preconditioner state before the first fit."""
-        return () if self.preconditioner is None else self.preconditioner.initial()
-
-    # The target, for algorithms with a density.
-
-    def log_prior(self, position: Point) -> tf.Tensor:
-        """Return the log prior of one chain's parameters."""
-        return self.sampled.log_prior(position.parameters)
-
-    def log_likelihood(
-        self, position: Point, batch: Batch, seed: tf.Tensor | None = None
-    ) -> tf.Tensor:
-        """Return the log density of one chain's codes and observations, summed over the batch.
-
-        :param seed: seed of the prior's draws, if it makes any; None for the prior's own seed.
-        """
-        raise NotImplementedError
-
-    def log_density_gradient(
-        self, position: Point, batch: Batch, seed: tf.Tensor | None = None
-    ) -> Point:
-        """Estimate the gradient of the log posterior from ``batch`` in one backward pass.
-
-        The parameters' gradient is scaled by N/B, and is zero for those that moves own. That of a
-        code is not scaled, as only its own point informs it (eq. 3 of Tran et al. 2023 and their
-        code scale it too, which over-concentrates it).
-        """
-        found = self.spread.gradients.log_density_gradient(
-            lambda position, own: self.log_likelihood(position, own, seed),
-            self.log_prior,
-            position,
-            batch,
-            self.data.axis,
-        )
-        if owned := self.owned:
-            moved = zip(self.sampled.paths, found.parameters, strict=True)
-            kept = tuple(tf.zeros_like(g) if path in owned else g for path, g in moved)
-            found = found._replace(parameters=kept)
-        if not tf.is_tensor(found.codes):
-            return found
-        return found._replace(codes=found.codes / tf.cast(batch.scale, found.codes.dtype))
-
-    def target(self, batch: Batch, reference: Reference | None = None) -> Target:
-        """Return the gradient oracle of ``batch``, and the density oracle if that is all data.
-
-        :param reference: start of the round, for gradients with control variates.
-        """
-
-        def gradient(position: Point, seed: tf.Tensor) -> Point:
-            prior_seed = tf.random.fold_in(seed, PRIOR_DRAWS, alg="philox")
-            here = self.log_density_gradient(position, batch, prior_seed)
-            if reference is None:
-                return here
-            seen = batch if reference.batch is None else reference.batch
-            there = self.log_density_gradient(reference.position, seen, prior_seed)
-            return controlled(here, there, reference)
-
-        if batch.scale != 1.0:
-            return Target(gradient)
-        evaluate = targets.target(lambda p: self.log_likelihood(p, batch), self.log_prior)
-        return Target(gradient, evaluate)
-
-    def reference(self, position: Point, seed: tf.Tensor) -> Reference | None:
-        """Return a round's start and the gradient of all data there; None without control variates.
-
-        :param seed: seed of the prior's draws, if it makes any.
-        """
-        if self.settings.gradients != "control_variates":
+        if settings.coordinates == "none":
             return None
-        full = self.log_density_gradient(position, self.data.gather(None), seed)
-        return Reference(position, full.parameters)
+        if settings.coordinates == "prior":
+            return Preconditioner(self.model, self.data, *shared)
+        return FisherPreconditioner(
+            self.model, self.data, settings.burnin_rounds, self._sampler_state, *shared
+        )
+
+    def _start(self, position: Point, encoder: Any = ()) -> Chain:
+        """Start a chain at a position, with a preconditioner that is not fitted yet.
+
+        :param encoder: initial state of the encoder, if there is one to fit.
+        """
+        metric = () if self.preconditioner is None else self.preconditioner.initial()
+        return Chain(self._sampler_state(position), encoder, metric)
 
     def seed_of(self, chain: int, number: int) -> tf.Tensor:
         """Return the seed of a chain's round; round -1 draws the initial codes."""
-        return tf.random.fold_in(self._base_seeds[chain], number, alg="philox")
+        return fold_in(self._base_seeds[chain], number)
 
     # Rounds.
 
@@ -274,31 +202,15 @@ class ChainSampling(Algorithm):
     def _all_chains(
         self, chains: Chain, seeds: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
-        specification = tf.nest.map_structure(lambda v: tf.TensorSpec(v.shape[1:], v.dtype), chains)
-        number = tf.TensorSpec([], gpflow.default_float())
-        count = len(tf.nest.flatten((chains.sampler.position, chains.sampler.elements)))
-        blocks = tf.TensorSpec([self._count_temperatures(chains.sampler)], number.dtype)
-        finite = tf.TensorSpec([count], tf.bool)
-        said = "step_size" in self.sampler.info(of_chain(chains.sampler, 0))
-        step_size = tf.TensorSpec([int(said)], number.dtype)
-        statistics = RoundStatistics(number, number, number, finite, blocks, step_size)
-
         def mapped(chains: Chain, seeds: tf.Tensor, fed: Any) -> tuple[Chain, RoundStatistics]:
+            one, zero = of_chain(chains, 0), tf.zeros([])
             return map_chains(
                 lambda chain, seed, fed: self._round(chain, seed, first, adapt, fed),
                 (chains, seeds, fed),
-                (specification, statistics),
+                like=(one, self.statistics(one.sampler, zero, zero, zero)),
             )
 
         return self.spread.chains.over_devices(mapped, (chains, seeds, fed))
-
-    def _count_temperatures(self, state: State) -> int:
-        """Return the number of leaves with a kinetic temperature: all or none.
-
-        :param state: state of all chains.
-        """
-        found = self.sampler.temperatures(of_chain(state, 0))
-        return 0 if found is None else len(tf.nest.flatten(found))
 
     def round(self, chains: Chain, number: int) -> tuple[Chain, RoundStatistics]:
         """Make round ``number`` of all chains, after a fit of the preconditioner if one is due."""
@@ -332,7 +244,7 @@ class ChainSampling(Algorithm):
         """Return the minibatch of step i of a round; it changes every ``steps_per_batch`` steps."""
         settings = self.settings
         number = i // (settings.steps_per_batch or settings.num_sampler_steps)
-        batch_seed = tf.random.fold_in(seed, number, alg="philox")
+        batch_seed = fold_in(seed, number)
         return self.data.minibatch(settings.batch_size, batch_seed, fed, number)
 
     def statistics(
@@ -358,26 +270,7 @@ class ChainSampling(Algorithm):
 
     def diagnose(self, state: Chain, number: int, trace: Trace, saved: str) -> Exception | None:
         """Return an error that names a chain's non-finite quantities; None if all are finite."""
-        density = trace["log_prior"][-1] + trace["log_likelihood"][-1]  # [C]
-        finite = trace["finite"][-1]  # [C, leaves]
-        losses = trace["encoder_loss"][-1]
-        good = finite.all(1) & np.isfinite(density) & np.isfinite(losses)
-        if good.all():
-            return None
-        chain = int(np.argmin(good))
-        words = self.sampler.diagnose(of_chain(state, chain).sampler)
-        if words is not None:
-            return ValueError(words)
-        held = (state.sampler.position, state.sampler.elements)
-        leaves = leaf_names(held, {"parameters": self.sampled.paths})
-        bad = [n.rsplit("/", 1)[-1] for n, ok in zip(leaves, finite[chain], strict=True) if not ok]
-        names = list(dict.fromkeys("the latent codes" if n == "codes" else n for n in bad))
-        who = "The chain" if self.num_chains == 1 else f"Chain {chain}"
-        given = self.sampler.settings
-        return FloatingPointError(
-            f"{who} diverged in round {number + 1}: {what_diverged(names, density[chain])}. The "
-            f"last good state is that of round {number}{saved}. {against_divergence(given)}"
-        )
+        return divergence_of(self, state, number, trace, saved)
 
     def summary(self, number: int, trace: Trace) -> tuple[str, dict[str, str]]:
         """Return the phase, burn-in or sampling, and current means over the chains.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from ...mcmc import SamplingAlgorithm, State, Step, Target
+from ...mcmc.noise import fold_in
 from ..loops import repeat
 from ..preconditioning import PointMap
 
@@ -38,7 +39,7 @@ def sampler_steps(
         target = target_of(i)
         if preconditioning is not None:
             target = preconditioning.target(target)
-        step_seed = tf.random.fold_in(seed, i, alg="philox")
+        step_seed = fold_in(seed, i)
         return sampler.step(state, target, step_seed, first._replace(number=first.number + i))
 
     state = repeat(num_steps, body, state)

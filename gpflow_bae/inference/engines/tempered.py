@@ -6,7 +6,7 @@ swaps, in one compiled function.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from ...mcmc.calibrated import (
     random_walk,
     targets,
 )
+from ...mcmc.noise import fold_in
 from ...mcmc.schedules import geometric_ladder
 from ...models import TemperedBAE
 from ..loops import repeat
@@ -213,7 +214,7 @@ class TemperedSampling(Algorithm):
         def one_interval(i: tf.Tensor, carried: Any) -> Any:
             def one_step(j: tf.Tensor, carried: Any) -> Any:
                 chain, arrays = carried
-                step_seed = tf.random.fold_in(seed, 2 * chain.step, alg="philox")
+                step_seed = fold_in(seed, 2 * chain.step)
                 chain = self._step(chain, step_seed, phase)
                 row = self._statistics(chain)
                 arrays = TemperedTrace(
@@ -223,7 +224,7 @@ class TemperedSampling(Algorithm):
 
             chain, arrays = repeat(interval, one_step, carried)
             if phase == "burnin":  # afterwards all temperatures are equal, so swaps have no effect
-                swap_seed = tf.random.fold_in(seed, 2 * chain.step + 1, alg="philox")
+                swap_seed = fold_in(seed, 2 * chain.step + 1)
                 chain = chain._replace(
                     tempering=parallel_tempering.swap(chain.tempering, swap_seed)
                 )
@@ -232,49 +233,38 @@ class TemperedSampling(Algorithm):
         chain, arrays = repeat(num_intervals, one_interval, (chain, arrays))
         return chain, TemperedTrace(*(a.stack() for a in arrays))
 
-    def _step(self, chain: TemperedChain, seed: tf.Tensor, phase: str) -> TemperedChain:
+    def _proposed(self, chain: TemperedChain, seed: tf.Tensor, phase: str) -> Any:
+        """Return the replicas after one proposal of each."""
         proposal, tempering = self.settings.proposal, chain.tempering
-        target = self.target(chain.coordinates)
-        common: dict[str, Any] = {
-            "noise_scale": tf.exp(tf.gather(chain.log_noise_scale, tempering.rung)),
-            "inverse_temperature": parallel_tempering.inverse_temperature(tempering),
-        }
         method: str = proposal.method
-        replicas: Any
         if method == "adapt_lg_star":
             method = "adapt_lg" if phase == "burnin" else "lg"
-        if method == "random_walk":
-            replicas = random_walk.update(tempering.replicas, target, seed, **common)
-        elif method == "hmc":
-            replicas = hmc.update(
-                tempering.replicas,
-                target,
-                seed,
-                step_size=common["noise_scale"],
-                max_leapfrog_steps=proposal.max_leapfrog_steps,
-                inverse_temperature=common["inverse_temperature"],
-            )
-        elif method == "lg":
-            replicas = langevin.update(
-                metropolis.State(*tempering.replicas[:3]),
-                target,
-                seed,
-                learning_rate=proposal.learning_rate,
-                gradient_probability=proposal.gradient_probability,
-                **common,
-            )
-        else:
-            replicas = adaptive_langevin.update(
-                tempering.replicas,
-                target,
-                seed,
-                learning_rate=proposal.adam_learning_rate,
-                adapt=True,
-                gradient_probability=proposal.gradient_probability,
-                **common,
-            )
-        if len(replicas) < len(tempering.replicas):  # Adam's moments stay fixed after burn-in
-            replicas = type(tempering.replicas)(*replicas, *tempering.replicas[len(replicas) :])
+        scale = tf.exp(tf.gather(chain.log_noise_scale, tempering.rung))
+        noise = {"noise_scale": scale}
+        langevin_options = noise | {"gradient_probability": proposal.gradient_probability}
+        kernels: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+            "random_walk": (random_walk.update, noise),
+            "hmc": (
+                hmc.update,
+                {"step_size": scale, "max_leapfrog_steps": proposal.max_leapfrog_steps},
+            ),
+            "lg": (langevin.update, langevin_options | {"learning_rate": proposal.learning_rate}),
+            "adapt_lg": (
+                adaptive_langevin.update,
+                langevin_options | {"learning_rate": proposal.adam_learning_rate, "adapt": True},
+            ),
+        }
+        update, options = kernels[method]
+        replicas = tempering.replicas
+        beta = parallel_tempering.inverse_temperature(tempering)
+        target = self.target(chain.coordinates)
+        found = update(replicas, target, seed, inverse_temperature=beta, **options)
+        # Adam's moments stay fixed after burn-in.
+        return type(replicas)(*found, *replicas[len(found) :])
+
+    def _step(self, chain: TemperedChain, seed: tf.Tensor, phase: str) -> TemperedChain:
+        proposal, tempering = self.settings.proposal, chain.tempering
+        replicas = self._proposed(chain, seed, phase)
         tempering = tempering._replace(replicas=replicas)
         scale = chain.log_noise_scale
         if proposal.target_acceptance is not None and phase == "burnin":

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from ...base import Batch
 from ...mcmc import Step, Target
+from ...mcmc.noise import split
 from ...models import TemperedBAE
 from ..chain_state import Chain, Point, RoundStatistics
 from .chain_sampling import ChainSampling
@@ -27,15 +28,9 @@ class WeightSampling(ChainSampling):
     coordinates = ("fisher",)
     has_control_variates = True
 
-    def __init__(self, model: TemperedBAE, *arguments: Any, **options: Any):
-        """Arguments as in :class:`~gpflow_bae.inference.engines.chain_sampling.ChainSampling`."""
-        super().__init__(model, *arguments, **options)
-        self._build_preconditioner()
-
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
         """Start at the model's current values."""
-        values = self.sampled.values()
-        return Chain(self._sampler_state(Point(values, ())), (), self._initial_metric())
+        return self._start(Point(self.sampled.values(), ()))
 
     def log_likelihood(
         self, position: Point, batch: Batch, seed: tf.Tensor | None = None
@@ -47,14 +42,17 @@ class WeightSampling(ChainSampling):
     def _round(
         self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
-        seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
+        seeds = tf.unstack(split(seed, 2))
         num_steps = self.settings.num_sampler_steps
         reference = self.reference(chain.sampler.position, seed)
 
         def target_of(i: tf.Tensor) -> Target:
             return self.target(self.fresh_batch(seeds[0], i, fed), reference)
 
-        fitted = self.preconditioner
+        preconditioning = None
+        if self.preconditioner is not None:
+            values = chain.sampler.position.parameters
+            preconditioning = self.preconditioner.map_at(chain.metric, values, None)
         state = sampler_steps(
             self.sampler,
             chain.sampler,
@@ -62,9 +60,7 @@ class WeightSampling(ChainSampling):
             seeds[1],
             Step(first, adapt),
             num_steps,
-            None
-            if fitted is None
-            else fitted.map_at(chain.metric, chain.sampler.position.parameters, None),
+            preconditioning,
         )
         batch = self.fresh_batch(seeds[0], tf.constant(num_steps - 1), fed)
         log_likelihood = batch.scale * self.log_likelihood(state.position, batch)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from ...base import Batch
 from ...mcmc.calibrated.slice_sampling import slice_step
-from ...mcmc.noise import standard_noise
+from ...mcmc.noise import fold_in, split, standard_noise
 from ..loops import repeat
 from .base import Move, Moved
 
@@ -67,9 +67,7 @@ class SlicedParameters(Move):
             return tf.cast(found, tf.float64)
 
         def update(i: tf.Tensor, flat: tf.Tensor) -> tf.Tensor:
-            seeds = tf.unstack(
-                tf.random.split(tf.random.fold_in(seed, i, alg="philox"), 2, alg="philox")
-            )
+            seeds = tf.unstack(split(fold_in(seed, i), 2))
             direction = which[i] * standard_noise(flat.shape, seeds[0], dtype)
             direction /= tf.norm(direction)
             t = slice_step(

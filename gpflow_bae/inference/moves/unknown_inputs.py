@@ -11,7 +11,7 @@ import tensorflow as tf
 from ...base import Batch
 from ...inputs import InputTable, MissingInputs, UniformOnCircle
 from ...latent_priors.base import gaussian_log_density
-from ...mcmc.noise import standard_noise
+from ...mcmc.noise import fold_in, split, standard_noise
 from ...models import BayesianAutoencoder
 from ..loops import repeat
 from .base import Move, Moved
@@ -65,7 +65,7 @@ class UnknownInputs(Move):
 
     def __call__(self, state: Moved, batch: Batch, seed: tf.Tensor) -> Moved:
         for number, table, places in self._columns:
-            own_seed = tf.random.fold_in(seed, number, alg="philox")
+            own_seed = fold_in(seed, number)
             of_column: Any = _IndependentPoints if self._apart else _CoupledPoints
             step = of_column(self.model, number, table, state, places=places, batch=batch)
             state = step(own_seed)
@@ -133,7 +133,7 @@ class _IndependentPoints(_ColumnUpdate):
         start = (values, codes, mean, variance, self._log_likelihood(codes))
 
         def update(i: tf.Tensor, current: Any) -> Any:
-            seeds = tf.unstack(tf.random.split(tf.random.fold_in(seed, i, "philox"), 2, "philox"))
+            seeds = tf.unstack(split(fold_in(seed, i), 2))
             current = self._code_stays(current, seeds[0])
             return self._residual_stays(current, seeds[1])
 
@@ -200,7 +200,7 @@ class _CoupledPoints(_ColumnUpdate):
 
         def update(i: tf.Tensor, current: Any) -> Any:
             values, weight = current
-            seeds = tf.unstack(tf.random.split(tf.random.fold_in(seed, i, "philox"), 3, "philox"))
+            seeds = tf.unstack(split(fold_in(seed, i), 3))
             offer = offered(values, self.table, seeds[0])
             keys = _uniform(seeds[1], count, values.dtype)
             first = self._of_task(tf.math.unsorted_segment_max, keys)
@@ -224,7 +224,7 @@ class _CoupledPoints(_ColumnUpdate):
 def offered(values: tf.Tensor, table: InputTable, seed: tf.Tensor) -> _Proposal:
     """Propose prior draws for a fourth of the entries, else random-walk steps from ``values``."""
     prior, count, dtype = table.prior, int(values.shape[0]), values.dtype
-    seeds = tf.unstack(tf.random.split(seed, 5, alg="philox"))
+    seeds = tf.unstack(split(seed, 5))
     spread = tf.cast(prior.stddev(), dtype)
     widths = spread * tf.exp(_uniform(seeds[0], count, dtype) * np.log(_NARROWEST))
     near = values + widths[:, None] * standard_noise([count, 1], seeds[1], dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import gpflow
@@ -11,6 +11,7 @@ import tensorflow as tf
 from ...base import Batch
 from ...core import functional
 from ...core.parameter_set import ParameterSet
+from ...mcmc.noise import fold_in, split
 from ..loops import repeat
 from ..settings import EncoderSettings
 from ..sharding.replicas import ALONE, Replicas, Share
@@ -50,21 +51,6 @@ class EncoderFit:
         rate = self.settings.learning_rate
         return EncoderState(*adam.update(state.weights, gradients, state.adam, rate))
 
-    def descend(
-        self, state: EncoderState, loss: Callable[[Any, Share], tf.Tensor], num_rows: int
-    ) -> tuple[EncoderState, tf.Tensor]:
-        """Take one Adam step on ``loss(encoder, share)``, a mean over rows; also return its value.
-
-        :param num_rows: number of rows of all replicas together.
-        """
-
-        def weighted(weights: Any, share: Share) -> tf.Tensor:
-            value = loss(self.at(weights), share)
-            return value if share.weight == 1.0 else share.weight * value
-
-        value, gradients = self.replicas.value_and_gradient(weighted, state.weights, num_rows)
-        return self.apply(state, gradients), value
-
     def fit(
         self,
         state: EncoderState,
@@ -94,15 +80,10 @@ class EncoderFit:
             i: tf.Tensor, carried: tuple[EncoderState, tf.Tensor]
         ) -> tuple[EncoderState, tf.Tensor]:
             state, total = carried
-            seeds = tf.unstack(
-                tf.random.split(tf.random.fold_in(seed, i, alg="philox"), alg="philox")
-            )
-            if paired and self.replicas.size > 1:  # flat rows, with the same noise as in tasks
-                inputs, targets, seen, own_seed = Y, codes, mask, start_seed
-            elif paired:
-                inputs, targets, seen, own_seed = batch.Y, latents, batch.mask, start_seed
-            elif whole:
-                inputs, targets, seen, own_seed = Y, codes, mask, seeds[1]
+            seeds = tf.unstack(split(fold_in(seed, i)))
+            if whole:  # flat rows have the same noise as tasks
+                inputs, targets, seen = Y, codes, mask
+                own_seed = start_seed if paired else seeds[1]
             else:
                 rows = tf.random.stateless_uniform(
                     [size], seeds[0], 0, Y.shape[0], tf.int32, alg="philox"
@@ -110,15 +91,17 @@ class EncoderFit:
                 inputs, targets, own_seed = tf.gather(Y, rows), tf.gather(codes, rows), seeds[1]
                 seen = None if mask is None else tf.gather(mask, rows)
 
-            def loss(encoder: Any, share: Share) -> tf.Tensor:
-                rows = (share.cut(v) for v in (inputs, targets, seen))
-                own_inputs, own_targets, own_seen = rows
-                kind = settings.loss
+            def loss(weights: Any, share: Share) -> tf.Tensor:
+                rows, own_targets, own_seen = (share.cut(v) for v in (inputs, targets, seen))
+                encoder, kind = self.at(weights), settings.loss
                 with share.noise(-2):
-                    return encoder_loss(encoder, own_inputs, own_targets, own_seed, kind, own_seen)
+                    value = encoder_loss(encoder, rows, own_targets, own_seed, kind, own_seen)
+                return value if share.weight == 1.0 else share.weight * value
 
-            state, value = self.descend(state, loss, inputs.shape[0])
-            return state, total + value
+            value, gradients = self.replicas.value_and_gradient(
+                loss, state.weights, inputs.shape[0]
+            )
+            return self.apply(state, gradients), total + value
 
         start = (state, tf.zeros([], codes.dtype))
         state, total = repeat(settings.num_steps, body, start)

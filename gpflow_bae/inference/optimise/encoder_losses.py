@@ -11,6 +11,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from ...encoders import DensityEncoder, Encoder
+from ...mcmc.noise import fold_in
 
 __all__ = ["check_encoder_loss", "encoder_loss"]
 
@@ -63,6 +64,6 @@ def encoder_loss(
     latents = tf.cast(latents, first.dtype)
     if kind == "mse":
         return tf.reduce_mean(tf.reduce_sum(tf.square(first - latents), -1))
-    second = encoder.sample(Y, tf.random.fold_in(seed, 1, alg="philox"), **side)
+    second = encoder.sample(Y, fold_in(seed, 1), **side)
     accuracy = 0.5 * (_norm(first - latents) + _norm(second - latents))
     return tf.reduce_mean(accuracy - 0.5 * _norm(first - second))

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import gpflow
-import numpy as np
 import tensorflow as tf
 
 from ...base import Batch, VariationalTerms
@@ -38,9 +37,7 @@ class EvidenceLowerBound:
     """Weight of the KL divergence (Higgins et al. 2017)."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        if not 0 < self.beta < np.inf:
-            raise ValueError(f"beta must be positive, got {self.beta}.")
+        check_fields(self, positive=("beta",))
 
     def initial_state(self) -> tuple[()]:
         """Return an empty state."""
@@ -88,10 +85,8 @@ class GECO:
     """The multiplier is clipped to [1 / max_multiplier, max_multiplier]."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        for name in ("tolerance", "rate", "initial_multiplier", "max_multiplier"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(f"{name} of GECO must be positive, got {getattr(self, name)}.")
+        positive = ("tolerance", "rate", "initial_multiplier", "max_multiplier")
+        check_fields(self, positive=positive)
         if not 0 <= self.smoothing < 1:
             raise ValueError(f"smoothing of GECO must lie in [0, 1), got {self.smoothing}.")
 

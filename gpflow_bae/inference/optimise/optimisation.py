@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...core.tracing import compiled
+from ...mcmc.noise import fold_in
 from ..loops import repeat
 from ..runs.run import Algorithm, Trace
 from .row_adam import RowAdam
@@ -116,7 +117,7 @@ class Optimisation(Algorithm):
 
         def step(i: tf.Tensor, state: tuple[tf.Tensor, Any]) -> tuple[tf.Tensor, Any]:
             total, carried = state
-            step_seed = tf.random.fold_in(seed, i, alg="philox")
+            step_seed = fold_in(seed, i)
             constants = self.of_step(shared, fed, i)
             self.before_step(step_seed, lambda: self.loss(step_seed, carried, constants)[0])
             moved_together = [*trained, *self.rows.variables]
@@ -139,7 +140,7 @@ class Optimisation(Algorithm):
         """Run a block of steps; the loss is its mean."""
         before = self._values()
         call = number // self.steps_per_call
-        seed = tf.random.fold_in(self._seed, call, alg="philox")
+        seed = fold_in(self._seed, call)
         count = min(self.steps_per_call, self.num_steps - number)
         loss, self.carried = self.block(seed, self.carried, tf.constant(count), self.feed(number))
         loss = float(loss)

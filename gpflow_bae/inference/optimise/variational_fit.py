@@ -12,6 +12,7 @@ import tensorflow as tf
 from ...base import Batch, VariationalModel
 from ...core import functional
 from ...data import Observations, SparseTable, StreamedObservations, draw_indices
+from ...mcmc.noise import fold_in, split
 from ..runs.model_record import model_record
 from ..runs.run import Trace
 from ..settings import VariationalSettings
@@ -160,14 +161,13 @@ class VariationalFit(Optimisation):
         batch, batch_seed = self._batch(seed, given)
         axis = self.data.axis
 
-        def part(share: Share) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        def part(_: Any, share: Share) -> tf.Tensor:
             own = share.of(batch, axis)
-            with tf.GradientTape() as tape, share.noise(axis - 3):
-                loss, _ = self.batch_loss(own, batch_seed, carried, snapshot, share.is_first)
-            zero = tf.UnconnectedGradients.ZERO
-            return loss, tape.gradient(loss, variables, unconnected_gradients=zero)
+            with share.noise(axis - 3):
+                return self.batch_loss(own, batch_seed, carried, snapshot, share.is_first)[0]
 
-        loss, gradients = self.replicas.sum(part, batch.Y.shape[axis])
+        size = batch.Y.shape[axis]
+        loss, gradients = self.replicas.value_and_gradient(part, variables, size)
         return loss, carried, gradients
 
     def step(self, state: Any, number: int, stop: int) -> tuple[Any, int, Trace]:
@@ -186,13 +186,13 @@ class VariationalFit(Optimisation):
     def _batch(self, seed: tf.Tensor, given: Batch | None = None) -> tuple[Batch, tf.Tensor]:
         """Return the minibatch of a step, drawn unless given, and the seed of the step's draws."""
         settings, data = self.settings, self.data
-        seeds = tf.random.split(seed, alg="philox")
+        seeds = split(seed)
         if given is not None:
             return given, seeds[1]
         indices = draw_indices(data.num_items, settings.num_items, seeds[0])
         columns = None
         if settings.num_columns is not None:
-            column_seed = tf.random.fold_in(seeds[0], 1, alg="philox")
+            column_seed = fold_in(seeds[0], 1)
             columns = draw_indices(data.num_outputs, settings.num_columns, column_seed)
         return data.gather(indices, columns, seeds[1]), seeds[1]
 

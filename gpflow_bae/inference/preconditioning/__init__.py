@@ -2,7 +2,7 @@
 
 from .at_start import AffineMap, Whitening, affine_map, unfitted_map
 from .fisher import FisherPreconditioner
-from .linear_map import CodeMap, KroneckerMap, LinearMap, PointMap
+from .linear_map import CodeMap, KroneckerMap, PointMap
 from .preconditioner import Preconditioner
 
 __all__ = [
@@ -10,7 +10,6 @@ __all__ = [
     "CodeMap",
     "FisherPreconditioner",
     "KroneckerMap",
-    "LinearMap",
     "PointMap",
     "Preconditioner",
     "Whitening",

@@ -22,10 +22,10 @@ import tensorflow as tf
 from ...core.tracing import compiled
 from ...data import Observations
 from ...mcmc import State
-from ...mcmc.noise import split
+from ...mcmc.noise import fold_in, split
 from ...models import BayesianAutoencoder, TemperedBAE
 from ..chain_state import Chain, Point
-from ..chains import map_chains
+from ..chains import map_chains, of_chain
 from .information import FisherInformation
 from .kronecker import fisher_maps, identity_map, rescaled, squares_along
 from .linear_map import KroneckerMap, PointMap
@@ -105,11 +105,11 @@ class FisherPreconditioner(Preconditioner):
         X: tf.Tensor | None,
         indices: tf.Tensor | None = None,
     ) -> PointMap:
-        information = metric.information
-        if indices is not None and tf.is_tensor(information):
-            information = tf.gather(information, indices)
         if not self.maps_codes:
             return PointMap(metric.parameters)
+        information = metric.information
+        if indices is not None:
+            information = tf.gather(information, indices)
         return PointMap(metric.parameters, code_map(self.model, parameters, X, information))
 
     def before_round(self, chains: Chain, number: int, seeds: tf.Tensor) -> Chain:
@@ -124,13 +124,10 @@ class FisherPreconditioner(Preconditioner):
         """Map a function over chains, with a seed that is used only for preconditioning."""
 
         def of_one(chain: Chain, seed: tf.Tensor) -> Chain:
-            return function(chain, tf.random.fold_in(seed, _SEED, alg="philox"))
+            return function(chain, fold_in(seed, _SEED))
 
         def of_all(chains: Chain, seeds: tf.Tensor) -> Chain:
-            specification = tf.nest.map_structure(
-                lambda v: tf.TensorSpec(v.shape[1:], v.dtype), chains
-            )
-            return map_chains(of_one, (chains, seeds), specification)
+            return map_chains(of_one, (chains, seeds), like=of_chain(chains, 0))
 
         return of_all
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from ...mcmc.noise import fold_in
 from ..loops import repeat
 from .linear_map import LARGEST_SIDE, KroneckerMap, is_column, matrix_sides
 
@@ -74,7 +75,7 @@ def fisher_maps(
 
     found = squares_along(
         rotations,
-        lambda seed: draw(tf.random.fold_in(seed, _SEED, alg="philox")),
+        lambda seed: draw(fold_in(seed, _SEED)),
         seeds,
         [tf.zeros_like(p) for p in precision],
     )

@@ -1,8 +1,11 @@
-"""Linear maps from a sampler's preconditioned coordinates to the values of a model."""
+"""Linear maps value = A u from a sampler's preconditioned coordinates to the values of a model.
+
+A is constant within a round of the sampler.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -10,22 +13,9 @@ from ...mcmc import Target
 from ...mcmc.calibrated.targets import Evaluation
 from ..chain_state import Point
 
-__all__ = ["CodeMap", "KroneckerMap", "LinearMap", "PointMap", "is_column", "matrix_sides"]
+__all__ = ["CodeMap", "KroneckerMap", "PointMap", "is_column", "matrix_sides"]
 
 LARGEST_SIDE = 1000  # longest side of a matrix with a basis
-
-
-class LinearMap(Protocol):
-    """A linear map value = A u, with A constant within a round of the sampler."""
-
-    def forward(self, u: Any) -> Any:
-        """Return the value at coordinates u."""
-
-    def inverse(self, value: Any) -> Any:
-        """Return the coordinates of a value."""
-
-    def pullback(self, slope: Any) -> Any:
-        """Return the gradient by u, A^T slope, given the gradient by the value."""
 
 
 class KroneckerMap(NamedTuple):

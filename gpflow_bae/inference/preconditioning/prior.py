@@ -75,7 +75,7 @@ def prior_precision(
 
 
 def code_map(
-    model: BayesianAutoencoder, parameters: Any, X: tf.Tensor | None, information: Any = ()
+    model: BayesianAutoencoder, parameters: Any, X: tf.Tensor, information: Any = ()
 ) -> CodeMap | None:
     """Return the map of the codes of tasks; None for a prior without a covariance of codes.
 
@@ -84,8 +84,6 @@ def code_map(
     :param information: Fisher information [T, N, L, L] on each code, positive semi-definite; () to
         whiten by the prior alone.
     """
-    if X is None or model.whitened_codes:
-        return None
     covariance = model.bind(parameters).latent_prior.code_covariance(X)
     if covariance is None:
         return None

@@ -16,9 +16,10 @@ import numpy as np
 
 from ...core.files import as_path, locked, to_json, write_atomically
 from ...versions import __version__
-from .run_files import NOT_WHOLE, DamagedError, RunFile, explained, read_arrays, save_counted
+from .run_files import NOT_WHOLE, DamagedError, explained, read_arrays, save_counted
+from .run_records import RunRecords
 
-__all__ = ["RunDirectory", "run_directory", "stopwatch", "write_atomically"]
+__all__ = ["RunDirectory", "folder_of_part", "run_directory", "stopwatch"]
 
 FORMAT = 1
 """File format number; increased when a version cannot read the files of earlier versions."""
@@ -54,17 +55,13 @@ class RunDirectory:
                 f"out_dir {self.path} holds a run {whose} already; continue it with resume=True, "
                 "or choose another out_dir."
             )
-        self.samples = RunFile(self.path / "samples.bin", "samples")
-        self.trace = RunFile(self.path / "trace.bin", "rows of statistics")
+        self.samples = RunRecords(self.path / "samples.bin", "samples")
+        self.trace = RunRecords(self.path / "trace.bin", "rows of statistics")
         self._state, self._previous = self.path / "state.npz", self.path / "state.previous.npz"
         if found is not None and found != settings:
             self.read_state()  # raises if the checkpoint's hash is that of other settings
         if found != settings:
             self._write(file, lambda f: f.write(json.dumps(settings, indent=1).encode()))
-
-    def child(self, name: str, record: Mapping[str, Any]) -> RunDirectory:
-        """Return a subfolder for a part of the run that has its own state."""
-        return RunDirectory(self.path / name, record, resume=True)
 
     def write_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Write a checkpoint, and keep the previous one.
@@ -170,6 +167,13 @@ def run_directory(
         contextlib.closing(RunDirectory(path, settings, resume)) as opened,
     ):
         yield opened
+
+
+def folder_of_part(
+    directory: RunDirectory | None, name: str, record: Mapping[str, Any]
+) -> RunDirectory | None:
+    """Return a subfolder for a part of a run that has its own state; None without a folder."""
+    return None if directory is None else RunDirectory(directory.path / name, record, resume=True)
 
 
 def stopwatch(*folders: str | os.PathLike[str] | None) -> Callable[[], float]:

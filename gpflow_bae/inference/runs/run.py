@@ -146,7 +146,9 @@ def run(
     :raises ValueError: if the files in ``directory`` are damaged or of another version, so that
         the run cannot be resumed.
     """
-    records = RunRecords(directory)
+    samples, rows = RunRecords(), RunRecords()
+    if directory is not None:
+        samples, rows = directory.samples, directory.trace
     number, seconds = 0, 0.0
     found = None if directory is None else directory.read_state()
     if found is None:
@@ -158,7 +160,8 @@ def run(
         try:
             start_seconds = float(found.pop("run/start_seconds"))
             number, seconds = int(found.pop("run/number")), float(found.pop("run/seconds"))
-            records.resume(found)
+            samples.resume(int(found.pop("run/num_samples")))
+            rows.resume(int(found.pop("run/num_rows")))
             state = algorithm.restore(found)
         except KeyError as name:
             raise ValueError(
@@ -176,7 +179,8 @@ def run(
             "number": number,
             "seconds": seconds,
             "start_seconds": start_seconds,
-            **records.counts(),
+            "num_samples": samples.count,
+            "num_rows": rows.count,
         }
         directory.write_state(
             algorithm.arrays(state)
@@ -189,7 +193,8 @@ def run(
     stop = algorithm.num_steps if stop is None else min(stop, algorithm.num_steps)
     calls, saved_at = 0, time.monotonic()
     with (
-        contextlib.closing(records),
+        contextlib.closing(samples),
+        contextlib.closing(rows),
         interruptions_wait(directory is not None) as interruption,
         Progress(algorithm.label, stop, number, shown=progress and replicas.is_chief) as shown,
     ):
@@ -204,7 +209,9 @@ def run(
                     save()
                 raise error
             state, number, calls = following, number + taken, calls + 1
-            records.add(trace, algorithm.sample(state, number))
+            rows.add(trace)
+            if (sample := algorithm.sample(state, number)) is not None:
+                samples.add({name: np.asarray(value)[None] for name, value in sample.items()})
             overdue = time.monotonic() - saved_at > seconds_between_checkpoints
             if number >= stop or calls % checkpoint_every == 0 or overdue:
                 save()
@@ -223,4 +230,4 @@ def run(
                 interruption.deliver(words)
             if enough:
                 break
-    return Run(state, records.samples(), records.trace(), seconds, start_seconds)
+    return Run(state, samples.records(), rows.stacked(), seconds, start_seconds)

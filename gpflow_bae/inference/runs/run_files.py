@@ -1,4 +1,4 @@
-"""Files of a run's folder: archives of arrays, and append-only records."""
+"""Archives of arrays in a run's folder, with user-facing errors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import BinaryIO
 import numpy as np
 
 from ...core.files import save_arrays
-from ...core.records import DamagedRecordsError, RecordFile, Records
 
-__all__ = ["NOT_WHOLE", "DamagedError", "RunFile", "explained", "read_arrays", "save_counted"]
+__all__ = ["NOT_WHOLE", "DamagedError", "explained", "read_arrays", "save_counted"]
 
 _NUM_ARRAYS = "checkpoint/num_arrays"
 # Errors that NumPy and zipfile raise for damaged files.
@@ -72,65 +71,3 @@ def explained(path: Path) -> Iterator[None]:
             f"{path} could not be written ({error.strerror}). What was written before is "
             "whole: make room for it, and go on with resume=True",
         ) from error
-
-
-class RunFile:
-    """Records of a run (:class:`~gpflow_bae.core.records.RecordFile`), with user-facing errors.
-
-    Checkpoints store how many records are valid; later records, written by a process that died,
-    are ignored, and overwritten when the run resumes.
-    """
-
-    def __init__(self, path: Path, what: str):
-        """
-        :param what: name of the records in the plural, for error messages.
-        """
-        self._file, self._what = RecordFile(path), what
-        self.path = path
-        self.is_own = True
-        """Whether this process writes the file; otherwise writing has no effect."""
-
-    def write(self, start: int, rows: Mapping[str, np.ndarray]) -> None:
-        """Store rows [K, ...] as records ``start`` to ``start + K - 1``.
-
-        :raises ValueError: if names, types or shapes differ from those of record 0, or the arrays
-            have different numbers of rows.
-        :raises OSError: if they cannot be written, for instance because the disk is full; records
-            before ``start`` stay.
-        """
-        if self.is_own:
-            with explained(self.path):
-                self._file.write(start, rows)
-
-    def flush(self) -> None:
-        """Write all buffered data to disk.
-
-        :raises OSError: as :meth:`write`.
-        """
-        if self.is_own:
-            with explained(self.path):
-                self._file.flush()
-
-    def close(self) -> None:
-        """Close the file; writing opens it again."""
-        self._file.close()
-
-    def records(self, count: int) -> Records:
-        """Return the first ``count`` records without verifying their checksums."""
-        return Records(self.path, count)
-
-    def read(self, count: int) -> Records:
-        """Return the first ``count`` records after verifying their checksums.
-
-        :raises ValueError: if one of them is damaged or missing.
-        """
-        try:
-            return self._file.read(count)
-        except (DamagedRecordsError, FileNotFoundError) as error:
-            reason = str(error)
-            if isinstance(error, FileNotFoundError):
-                reason = f"{error.filename} is missing"
-            raise ValueError(
-                f"{reason}. Of the run's {count} {self._what} these cannot be had again from its "
-                "last checkpoint: put the file back, or choose another out_dir to start anew."
-            ) from error

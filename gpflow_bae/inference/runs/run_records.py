@@ -1,82 +1,102 @@
-"""Samples and statistics of a run, stored in its folder or, without one, in memory."""
+"""Records of a run, samples or rows of statistics, in a file of its folder or in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
-from .checkpoints import RunDirectory
+from ...core.records import DamagedRecordsError, RecordFile, Records
+from .run_files import explained
 
 __all__ = ["RunRecords"]
 
-Trace = Mapping[str, np.ndarray]
-Sample = Mapping[str, np.ndarray]
+Rows = Mapping[str, np.ndarray]
 
 
 class RunRecords:
-    """Samples and rows of statistics in the order of the steps.
+    """Records in the order of the steps; those in a file are written at once, and none is held.
 
-    With a folder they are written immediately, and none is held in memory. A checkpoint stores
-    :meth:`counts`, from which a resumed run finds the earlier ones.
+    A checkpoint stores :attr:`count`. Later records, written by a process that died, are ignored,
+    and overwritten when the run resumes.
     """
 
-    def __init__(self, directory: RunDirectory | None):
-        self._directory = directory
-        self._num_samples, self._num_rows = 0, 0
-        self._samples: list[Sample] = []
-        self._traces: list[Trace] = []
-
-    def resume(self, arrays: dict[str, np.ndarray]) -> None:
-        """Continue after the samples and rows of a checkpoint; remove their counts from it.
-
-        :raises ValueError: if stored samples or rows are damaged or missing.
+    def __init__(self, path: Path | None = None, what: str = "records"):
         """
-        assert self._directory is not None
-        self._num_samples = int(arrays.pop("run/num_samples"))
-        self._directory.samples.read(self._num_samples)
-        self._num_rows = int(arrays.pop("run/num_rows"))
-        self._directory.trace.read(self._num_rows)
-
-    def add(self, trace: Trace, sample: Sample | None) -> None:
-        """Append the statistics and the sample of one call of the algorithm.
-
-        :raises OSError: if they cannot be written.
+        :param path: the file (:class:`~gpflow_bae.core.records.RecordFile`); None for memory.
+        :param what: name of the records in the plural, for error messages.
         """
-        if self._directory is None:
-            self._traces.append(trace)
-        else:
-            rows = {name: np.asarray(values) for name, values in trace.items()}
-            count = len(next(iter(rows.values()), ()))
-            if count:
-                self._directory.trace.write(self._num_rows, rows)
-            self._num_rows += count
-        if sample is not None:
-            if self._directory is None:
-                self._samples.append(sample)
-            else:
-                one = {name: np.asarray(values)[None] for name, values in sample.items()}
-                self._directory.samples.write(self._num_samples, one)
-            self._num_samples += 1
+        self.count = 0
+        self.is_own = True
+        """Whether this process writes the file; otherwise writing has no effect."""
+        self._what = what
+        self._file = None if path is None else RecordFile(path)
+        self._held: list[Rows] = []
 
-    def counts(self) -> dict[str, int]:
-        """Return the numbers of samples and rows, which a checkpoint stores."""
-        return {"num_samples": self._num_samples, "num_rows": self._num_rows}
+    def resume(self, count: int) -> None:
+        """Continue after the first ``count`` records of the file, whose checksums are verified.
 
-    def samples(self) -> Sequence[Sample]:
-        """Return all samples; with a folder they are read from its file on access."""
-        if self._directory is None:
-            return self._samples
-        return self._directory.samples.records(self._num_samples)
+        :raises ValueError: if one of them is damaged or missing.
+        """
+        assert self._file is not None
+        try:
+            self._file.read(count)
+        except (DamagedRecordsError, FileNotFoundError) as error:
+            reason = str(error)
+            if isinstance(error, FileNotFoundError):
+                reason = f"{error.filename} is missing"
+            raise ValueError(
+                f"{reason}. Of the run's {count} {self._what} these cannot be had again from its "
+                "last checkpoint: put the file back, or choose another out_dir to start anew."
+            ) from error
+        self.count = count
 
-    def trace(self) -> dict[str, np.ndarray]:
-        """Return all statistics by name, rows in the order of the steps."""
-        if self._directory is not None:
-            return self._directory.trace.records(self._num_rows).stacked()
-        names = self._traces[0] if self._traces else ()
-        return {name: np.concatenate([t[name] for t in self._traces]) for name in names}
+    def add(self, rows: Rows) -> None:
+        """Append rows [K, ...] as K records.
+
+        :raises ValueError: if names, types or shapes differ from those of the first record, or the
+            arrays have different numbers of rows.
+        :raises OSError: if they cannot be written, for instance because the disk is full; earlier
+            records stay.
+        """
+        rows = {name: np.asarray(values) for name, values in rows.items()}
+        number = _number_of(rows)
+        if self._file is None:
+            self._held.append(rows)
+        elif number and self.is_own:
+            with explained(self._file.path):
+                self._file.write(self.count, rows)
+        self.count += number
+
+    def flush(self) -> None:
+        """Write all buffered data to disk.
+
+        :raises OSError: as :meth:`add`.
+        """
+        if self._file is not None and self.is_own:
+            with explained(self._file.path):
+                self._file.flush()
 
     def close(self) -> None:
-        """Close the folder's files."""
-        if self._directory is not None:
-            self._directory.close()
+        """Close the file; writing opens it again."""
+        if self._file is not None:
+            self._file.close()
+
+    def records(self) -> Sequence[Rows]:
+        """Return all records; those of a file are read on access."""
+        if self._file is not None:
+            return Records(self._file.path, self.count)
+        held = [(rows, k) for rows in self._held for k in range(_number_of(rows))]
+        return [{name: values[k] for name, values in rows.items()} for rows, k in held]
+
+    def stacked(self) -> dict[str, np.ndarray]:
+        """Return all records as arrays [S, ...] by name."""
+        if self._file is not None:
+            return Records(self._file.path, self.count).stacked()
+        names = self._held[0] if self._held else ()
+        return {name: np.concatenate([rows[name] for rows in self._held]) for name in names}
+
+
+def _number_of(rows: Rows) -> int:
+    return len(next(iter(rows.values()), ()))

@@ -23,7 +23,6 @@ import tensorflow as tf
 from ...base import Batch
 from ...core.files import as_path, locked, to_json
 from ...mcmc.noise import noise_of_items
-from ..chain_state import Point
 from ..runs.checkpoints import RunDirectory, run_directory
 from .workers import Workers
 
@@ -48,8 +47,8 @@ class Share(NamedTuple):
         return 1.0 if self.stop is None else (self.stop - self.start) / self.total
 
     def cut(self, values: Any, axis: int = 0) -> Any:
-        """Return this share of a tensor along an axis; None for None."""
-        if values is None or self.stop is None:
+        """Return this share of a tensor along an axis; what is no tensor stays, such as None."""
+        if self.stop is None or not tf.is_tensor(values):
             return values
         return values[(slice(None),) * axis + (slice(self.start, self.stop),)]
 
@@ -68,14 +67,6 @@ class Share(NamedTuple):
             indices=own,
             point_scale=batch.point_scale / self.weight if axis == 1 else batch.point_scale,
         )
-
-    def among_zeros(self, values: tf.Tensor, axis: int) -> tf.Tensor:
-        """Pad this share with zeros at the items of other replicas."""
-        if self.stop is None:
-            return values
-        paddings = [[0, 0] for _ in values.shape]
-        paddings[axis] = [self.start, self.total - self.stop]
-        return tf.pad(values, paddings)
 
     def noise(self, axis: int) -> contextlib.AbstractContextManager[None]:
         """Return a context in which these items get the same noise as without sharing.
@@ -146,37 +137,6 @@ class Replicas:
             return value, tape.gradient(value, values, unconnected_gradients=self._unconnected)
 
         return self.sum(part, num_items)
-
-    def log_density_gradient(
-        self,
-        log_likelihood: Callable[[Point, Batch], tf.Tensor],
-        log_prior: Callable[[Point], tf.Tensor],
-        position: Point,
-        batch: Batch,
-        axis: int,
-    ) -> Point:
-        """Return the gradient of N/B times the log likelihood of a batch, plus the log prior.
-
-        :param log_likelihood: a sum over items, given the position with their codes and a batch.
-        :param axis: axis of the items.
-        """
-
-        def part(share: Share) -> Point:
-            own = position
-            if tf.is_tensor(own.codes):
-                own = own._replace(codes=share.cut(own.codes, axis))
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(own)
-                density = batch.scale * log_likelihood(own, share.of(batch, axis))
-                if share.is_first:
-                    density += log_prior(own)
-            gradient = tape.gradient(density, own, unconnected_gradients=self._unconnected)
-            if tf.is_tensor(own.codes):
-                codes = share.among_zeros(gradient.codes, axis)
-                gradient = gradient._replace(codes=codes)
-            return gradient
-
-        return self.sum(part, batch.Y.shape[axis])
 
     @property
     def _unconnected(self) -> tf.UnconnectedGradients:

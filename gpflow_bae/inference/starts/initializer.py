@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...data import Observations
-from ..runs.checkpoints import RunDirectory
+from ..runs.checkpoints import RunDirectory, folder_of_part
 
 __all__ = ["Initializer"]
 
@@ -48,3 +48,21 @@ class Initializer(ABC):
             keeps none.
         :return: initial codes [T, N, L], None for models without codes, and the losses of the fit.
         """
+
+    def run_as_part(
+        self,
+        model: Any,
+        data: Observations,
+        directory: RunDirectory | None,
+        name: str,
+        *,
+        seed: int,
+        **options: bool,
+    ) -> tuple[tf.Tensor | None, np.ndarray]:
+        """Call :meth:`run` as a part of a run, with checkpoints in a subfolder of that one's.
+
+        :param name: name of the subfolder.
+        :param options: ``jit_compile`` and ``progress``.
+        """
+        folder = folder_of_part(directory, name, {"start": self.describe(), "seed": seed})
+        return self.run(model, data, seed=seed, directory=folder, **options)

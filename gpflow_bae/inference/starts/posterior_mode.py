@@ -12,9 +12,8 @@ from ...core.annotations import check_fields
 from ...data import Observations, draw_indices
 from ...models import TemperedBAE
 from ..optimise.optimisation import Optimisation, cosine_decay
-from ..runs.checkpoints import RunDirectory
+from ..runs.checkpoints import RunDirectory, folder_of_part
 from ..runs.run import run
-from ..settings import check_positive
 from .initializer import Initializer
 
 __all__ = ["AdamStart"]
@@ -31,8 +30,7 @@ class AdamStart(Initializer):
     """Initial learning rate, which decays to zero along a cosine."""
 
     def __post_init__(self) -> None:
-        check_fields(self, num_steps=0)
-        check_positive(self, "batch_size", "learning_rate")
+        check_fields(self, positive=("batch_size", "learning_rate"), num_steps=0)
 
     def describe(self) -> dict[str, Any]:
         """Return the settings as plain values, for records of a run."""
@@ -76,6 +74,5 @@ class AdamStart(Initializer):
             label="mode",
             jit_compile=jit_compile,
         )
-        if directory is not None:
-            directory = directory.child("mode", {"num_steps": self.num_steps})
-        return None, run(climb, lambda: None, directory=directory, progress=progress).trace["loss"]
+        folder = folder_of_part(directory, "mode", {"num_steps": self.num_steps})
+        return None, run(climb, lambda: None, directory=folder, progress=progress).trace["loss"]

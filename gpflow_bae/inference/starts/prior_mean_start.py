@@ -127,17 +127,8 @@ class PriorMeanStart(Initializer):
                 f'"sampled", or a DeepSparseGP, got {model.latent_prior_name}; use WarmStart.'
             )
         if self.first is not None:
-            folder = None
-            if directory is not None:
-                folder = directory.child("first", {"start": self.first.describe(), "seed": seed})
-            self.first.run(
-                model,
-                data,
-                seed=seed,
-                jit_compile=jit_compile,
-                progress=progress,
-                directory=folder,
-            )
+            options: Any = {"seed": seed, "jit_compile": jit_compile, "progress": progress}
+            self.first.run_as_part(model, data, directory, "first", **options)
         else:
             shape = tuple(prior.whitened_inducing.shape)
             draws = np.random.default_rng(seed).standard_normal(shape)

@@ -23,7 +23,6 @@ from ...models import TemperedBAE
 from ..optimise.lbfgs import Minimum, lbfgs, vector_of
 from ..runs.checkpoints import RunDirectory
 from ..runs.progress import Progress
-from ..settings import check_positive
 from .initializer import Initializer
 
 __all__ = ["ModeStart", "Restarts", "best_restart", "fresh_starts", "restart_seed"]
@@ -188,8 +187,7 @@ class ModeStart(Initializer):
     """Iterations of L-BFGS in each restart."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        check_positive(self, "num_restarts", "max_iterations")
+        check_fields(self, positive=("num_restarts", "max_iterations"))
 
     def describe(self) -> dict[str, Any]:
         """Return the settings as plain values, for records of a run."""

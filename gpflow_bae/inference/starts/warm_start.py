@@ -22,11 +22,11 @@ from ...encoders import GaussianEncoder
 from ...guides import MeanFieldGuide
 from ...latent_priors import DeepSparseGP, SparseGP, TitsiasGP
 from ...latent_priors.base import LatentProcess
-from ...mcmc.noise import standard_noise
+from ...mcmc.noise import split, standard_noise
 from ...models import Autoencoder, BayesianAutoencoder, VariationalAutoencoder
 from ..optimise.encoder_losses import encoder_loss
 from ..optimise.optimisation import Optimisation
-from ..runs.checkpoints import RunDirectory
+from ..runs.checkpoints import RunDirectory, folder_of_part
 from ..runs.run import run
 from ..seeding import seed_networks
 from ..settings import EncoderSettings, VariationalSettings
@@ -254,7 +254,7 @@ class NetworkFits:
         steps_per_call = min(50, num_steps)
 
         def loss(seed: tf.Tensor, carried: Any, constants: Any) -> tuple[tf.Tensor, Any]:
-            seeds = tf.unstack(tf.random.split(seed, 3, alg="philox"))
+            seeds = tf.unstack(split(seed, 3))
             rows = tf.random.stateless_uniform(
                 [size], seeds[0], 0, Y.shape[0], tf.int32, alg="philox"
             )
@@ -272,7 +272,5 @@ class NetworkFits:
             seed=[seed, 0x5C1],
             label=name,
         )
-        directory = self.directory
-        if directory is not None:
-            directory = directory.child(name.replace(" ", "_"), {"num_steps": num_steps})
-        run(fit, lambda: None, directory=directory, progress=self.progress)
+        folder = folder_of_part(self.directory, name.replace(" ", "_"), {"num_steps": num_steps})
+        run(fit, lambda: None, directory=folder, progress=self.progress)

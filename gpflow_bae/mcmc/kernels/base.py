@@ -13,7 +13,7 @@ from gpflow.base import TensorType
 
 from gpflow_bae.mcmc import algorithm
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Step, Target
-from gpflow_bae.mcmc.structures import value_and_gradient
+from gpflow_bae.mcmc.calibrated import targets
 from gpflow_bae.mcmc.types import LogProbFn
 
 __all__ = ["State", "Uncalibrated"]
@@ -54,9 +54,8 @@ class Uncalibrated(tfp.mcmc.TransitionKernel):
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore
 
     def _value_and_gradients(self, parts: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        return value_and_gradient(
-            lambda parts: self.target_log_prob_fn(*parts), parts, "target_log_prob_fn", "parts"
-        )
+        found = targets.target(lambda parts: self.target_log_prob_fn(*parts))(parts)
+        return found.tempered, found.tempered_gradient
 
     def _algorithm(self) -> SamplingAlgorithm:
         """Return the algorithm with this kernel's settings."""

@@ -159,7 +159,7 @@ def test_a_mode_near_a_warm_start_begins_where_that_one_ends(tmp_path: pathlib.P
     start = inference.PriorMeanStart(
         short, distillation=inference.EncoderSettings(batch_size=256, num_steps=0), first=first
     )
-    assert start.encoder is encoder  # so that each of several chains has it as it was
+    assert start.networks == (encoder,)  # so that each of several chains has it as it was
     before = [tf.identity(v) for v in (*model.variables, *encoder.variables)]
 
     def reset() -> None:

@@ -84,7 +84,7 @@ def test_errors() -> None:
     """What does not make sense is refused when it is made."""
     with pytest.raises(ValueError, match="beta must be positive, got 0"):
         EvidenceLowerBound(0.0)
-    with pytest.raises(ValueError, match="tolerance of GECO must be positive, got -1"):
+    with pytest.raises(ValueError, match="tolerance must be positive, got -1"):
         GECO(tolerance=-1.0)
     with pytest.raises(ValueError, match=r"smoothing of GECO must lie in \[0, 1\), got 1"):
         GECO(smoothing=1.0)

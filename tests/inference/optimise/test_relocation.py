@@ -147,7 +147,7 @@ def test_codes_that_cannot_be_relocated_are_refused() -> None:
             inference.relocate_codes(model, (None, Y))
     with pytest.raises(ValueError, match="num_candidates must be"):
         inference.relocate_codes(gplvm(), (None, Y), num_candidates=0)
-    with pytest.raises(ValueError, match="relocations must be 0 or more, got -1"):
+    with pytest.raises(ValueError, match="relocations must be at least 0, got -1"):
         inference.VariationalSettings(relocations=-1)
 
 

@@ -221,14 +221,14 @@ def test_a_full_disk_leaves_what_is_there(tmp_path: pathlib.Path) -> None:
     try:
         with pytest.raises(OSError, match=r"state.npz could not be written \(File too large\)"):
             folder.write_state({"x": np.zeros(100_000)})
-        folder.samples.write(0, {"x": np.arange(5000.0)[None]})
+        folder.samples.add({"x": np.arange(5000.0)[None]})
         with pytest.raises(OSError, match=r"samples.bin could not be written.*resume=True"):
-            folder.samples.write(1, {"x": np.zeros([1, 5000])})
+            folder.samples.add({"x": np.zeros([1, 5000])})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     files = ["chain.json", "samples.bin", "state.npz"]
     assert sorted(p.name for p in tmp_path.rglob("*")) == files
-    np.testing.assert_array_equal(folder.samples.read(1)[0]["x"], np.arange(5000.0))
+    np.testing.assert_array_equal(folder.samples.records()[0]["x"], np.arange(5000.0))
     np.testing.assert_array_equal(directory(tmp_path).read_state()["x"], np.zeros(3))
 
 

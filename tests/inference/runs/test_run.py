@@ -20,7 +20,7 @@ from gpflow_bae import inference
 from gpflow_bae.core import records
 from gpflow_bae.inference.optimise import adam
 from gpflow_bae.inference.runs import checkpoints
-from gpflow_bae.inference.runs.checkpoints import RunDirectory
+from gpflow_bae.inference.runs.checkpoints import RunDirectory, folder_of_part
 from gpflow_bae.inference.runs.naming import from_arrays, leaf_names, to_arrays
 
 
@@ -239,7 +239,7 @@ def test_what_a_start_took_is_kept(tmp_path: pathlib.Path) -> None:
 
 def test_a_start_that_was_resumed_has_the_seconds_of_both_processes(tmp_path: pathlib.Path) -> None:
     """What the first process did is in the folder of the part that it had begun."""
-    part = directory(tmp_path).child("start", {})
+    part = folder_of_part(directory(tmp_path), "start", {})
 
     def slow() -> np.float64:
         time.sleep(0.05)

@@ -202,7 +202,7 @@ def test_bad_settings_are_refused(name: str, setting: str, value: Any, message: 
 
 def test_target_that_ignores_a_part_is_refused() -> None:
     kernel = mcmc.SGHMC(lambda x, y: -tf.reduce_sum(x**2), **SETTINGS)
-    with pytest.raises(ValueError, match=r"no gradient with respect to parts \[1\]"):
+    with pytest.raises(ValueError, match=r"no gradient with respect to leaves \[1\]"):
         kernel.bootstrap_results([tf.zeros(2), tf.zeros(2)])
 
 

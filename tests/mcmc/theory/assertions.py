@@ -18,8 +18,8 @@ import numpy as np
 import tensorflow as tf
 from scipy import stats
 
+from gpflow_bae.mcmc.calibrated import targets
 from gpflow_bae.mcmc.noise import standard_noise
-from gpflow_bae.mcmc.structures import value_and_gradient
 from tests.mcmc.theory.densities import ANHARMONIC, BANANA, GAUSSIAN, TWO_MODES
 from tests.mcmc.theory.harness import Sampler, SamplerCase
 
@@ -59,7 +59,7 @@ def _sampler(
     step_size: Any,
 ) -> Sampler:
     def noisy(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        exact = value_and_gradient(log_prob_fn, x, "log_prob_fn")[1]
+        exact = targets.target(log_prob_fn)(x).tempered_gradient
         xi = standard_noise(x.shape, tf.random.fold_in(seed, 1, alg="philox"), x.dtype)
         return exact + tf.constant(gradient_noise, x.dtype) * xi
 

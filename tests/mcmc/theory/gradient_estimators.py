@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from gpflow_bae.mcmc.structures import value_and_gradient
+from gpflow_bae.mcmc.calibrated import targets
 from gpflow_bae.mcmc.types import Position
 
 __all__ = [
@@ -75,7 +75,7 @@ def minibatch(
             scale = num_data / tf.cast(size, log_likelihood.dtype)
             return log_prior_fn(position) + scale * log_likelihood
 
-        return value_and_gradient(estimate, position, "log_prior_fn + log_likelihood_fn")[1]
+        return targets.target(estimate)(position).tempered_gradient
 
     return gradient
 

@@ -27,7 +27,6 @@ from gpflow_bae.mcmc.calibrated import (
     targets,
 )
 from gpflow_bae.mcmc.noise import split
-from gpflow_bae.mcmc.structures import value_and_gradient
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +96,7 @@ def stochastic_case(
 
     def make(log_prob_fn: Any, temperature: Any, **overrides: Any) -> Sampler:
         return make_stochastic(
-            lambda x, _: value_and_gradient(log_prob_fn, x, "log_prob_fn")[1],
+            lambda x, _: targets.target(log_prob_fn)(x).tempered_gradient,
             temperature,
             **overrides,
         )
