@@ -18,8 +18,9 @@ def model_record(model: Any) -> dict[str, Any]:
         parameters, and the precision.
     """
     parameters = gpflow.utilities.parameter_dict(model)
+    trained = [p for p in parameters.values() if p.trainable]
     return {
         "priors": {k: call_text(p.prior) for k, p in parameters.items() if p.prior is not None},
-        "parts": parts_of(model, model.trainable_parameters, transforms=True),
+        "parts": parts_of(model, trained, transforms=True),
         "precision": gpflow.default_float().__name__,
     }

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter, TensorType
@@ -30,12 +31,13 @@ from .warm_start import NetworkFits, WarmStart
 __all__ = ["PriorMeanStart"]
 
 
-class _AtPriorMean(VariationalModel):
+class _AtPriorMean(gpflow.Module, VariationalModel):
     """A sampled model as a variational one: codes are m(X), and the divergence is 0."""
 
     needs_inputs = True
 
     def __init__(self, model: BayesianAutoencoder):
+        super().__init__()
         self.model, self.decoder = model, model.decoder
 
     @property
