@@ -25,7 +25,8 @@ _KEPT = 0.75  # share of the tasks, the first ones, that predict the others
 _HIDDEN = 0.1  # share of the cells of the others
 _MASKS = 6  # different gaps in them
 _CLEARLY = 0.95  # share of the error that is left where trusting the tasks more has helped
-_LEVELS = (0.0, 0.03, 0.1, 0.3)  # variances of the levels of columns in new tasks
+_LEVELS = (0.0, 0.03, 0.1)  # variances of the levels of columns in new tasks
+_NEARLY = 1.02  # times the least error, which levels of a greater variance may have
 _LEAST_GAPS = 40
 _MOST_TASKS = 2000  # that are fitted, evenly spaced
 
@@ -84,10 +85,11 @@ def fit_tasks(
 
     EM starts at the distribution of the GPs and, step by step, trusts the tasks more, as long as
     that predicts the hidden cells of the last quarter of the tasks clearly better, fitted to the
-    others. New tasks differ more from all of these than the last quarter does: a small gain is not
-    one there. Columns of new tasks may also have levels that no task of the fit had, as sensors
-    drift and seasons change; their variance is the one that predicts these cells best. Errors of
-    the predictions also give the weight and the scale of variances.
+    others. Columns of new tasks may also have levels that no task of the fit had, as sensors drift
+    and seasons change; their variance is the greatest with which these cells are predicted nearly
+    as well as they can be. New tasks differ more from all of these than the last quarter does, so
+    a small gain there is none, and a small loss is one that is taken. Errors of the predictions
+    also give the weight and the scale of variances.
 
     :param table: whose outputs are residuals from the trend.
     :param Z: standardised outputs, of which the error of column means is.
@@ -125,10 +127,10 @@ def fit_tasks(
             break
         least, best = found, (model, strength)
     model, strength = best
-    errors = [least, *(of_model(model.with_levels(level)) for level in _LEVELS[1:])]
-    level = _LEVELS[int(np.argmin(errors))]
+    errors = np.array([of_model(model.with_levels(level)) for level in _LEVELS])
+    level = max(np.array(_LEVELS)[errors <= _NEARLY * errors.min()], default=0.0)
     by_gps = error(lambda own: smooth.predict_cells(late.X, own.Y, late.lengths, own.test_mask))
-    if not min(errors) < by_gps:
+    if not errors.min() < by_gps:
         return None
     model = model.with_levels(level)
     of_rows = fit_rows(plan, early, early.Y)
