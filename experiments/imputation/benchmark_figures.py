@@ -5,6 +5,7 @@ python -m experiments.imputation.benchmark_figures
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -37,7 +38,7 @@ _NAMES = {"italy_air": "ItalyAir", "ett_h1": "ETT_h1"}
 def draw(runs: list[dict[str, Any]]) -> dict[str, Figure]:
     """Draw the errors of the imputer, of straight lines, and of the best published method."""
     errors = {(run["model"], run["variant"]): run["metrics"].get("mae") for run in runs}
-    sets = ("", " masks 2025", " masks 2026")  # of hidden cells
+    sets = ("", *(f" masks {seed}" for seed in range(2025, 2029)))  # of hidden cells
     figure = Figure(figsize=(7.0, 3.4), layout="constrained")
     axes = figure.subplots()
     series = {
@@ -48,7 +49,10 @@ def draw(runs: list[dict[str, Any]]) -> dict[str, Figure]:
     places = range(len(PUBLISHED))[::-1]
     for label, (marker, colour, model) in series.items():
         for number, masks in enumerate(sets if model else sets[:1]):
-            values = [errors[model, w + masks] if model else PUBLISHED[w] for w in PUBLISHED]
+            values = [
+                errors.get((model, w + masks), math.nan) if model else PUBLISHED[w]
+                for w in PUBLISHED
+            ]
             named = label if number == 0 else None
             axes.plot(values, places, marker, color=colour, label=named, markersize=5, alpha=0.8)
     words = [window.split(" ") for window in PUBLISHED]

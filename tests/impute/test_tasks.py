@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gpflow_bae.data import MultiOutputTable
 from gpflow_bae.impute import model as table_model
-from gpflow_bae.impute.model import Plan, TablePosterior
+from gpflow_bae.impute.model import Plan, TablePosterior, task_fitting
+from gpflow_bae.impute.model.gaps import with_outputs
 from gpflow_bae.impute.model.tasks import (
     StudentTasks,
     at_places,
@@ -68,6 +70,22 @@ def test_a_round_on_complete_gaussian_tasks_is_the_conjugate_posterior() -> None
     np.testing.assert_allclose(found.mean, mean, atol=1e-3)
     expected = (scatter + 20.0 * start.covariance) / 70.0
     np.testing.assert_allclose(found.covariance, expected, atol=1e-3)
+
+
+def test_columns_with_levels_of_their_own_are_predicted_by_their_own_cells() -> None:
+    """Of m cells with independent noise of variance s^2 around a level that can be anything, a
+    further one has their mean and the variance s^2 (1 + 1 / m): the textbook's prediction.
+    """
+    noise = np.array([0.5, 2.0])
+    rows = np.arange(4.0)[:, None]
+    model = StudentTasks(rows, np.zeros(8), np.diag(np.tile(noise, 4)), GAUSSIAN).with_levels(1e5)
+    Z = 30.0 + np.random.default_rng(7).standard_normal((1, 4, 2))
+    Z[0, 0] = np.nan
+    Z[0, 1, 1] = np.nan
+    mean, variance = model.predict(Z)
+    np.testing.assert_allclose(mean[0, 0], np.nanmean(Z[0], axis=0), rtol=1e-4)
+    # Distances count as one observation of the factor's million and more: 1e-5.
+    np.testing.assert_allclose(variance[0, 0], noise * (1.0 + 1.0 / np.array([3, 2])), rtol=1e-3)
 
 
 def test_a_strong_prior_keeps_its_shape_and_a_weak_one_gives_way() -> None:
@@ -156,6 +174,41 @@ def test_new_windows_have_the_shape_of_the_day_and_intervals_that_hold(
     # Nine in ten, with a standard error of 0.013 for 600 cells and as much for the calibration.
     assert 0.85 < np.mean(missed < 1.6449 * np.sqrt(variance[hidden])) < 0.95
     assert np.isnan(mean[~hidden]).all()
+
+
+class _ColumnMeans:
+    """Stands for GPs that know nothing of a task."""
+
+    def predict_cells(self, X: np.ndarray, Y: np.ndarray, *_: Any) -> tuple[np.ndarray, ...]:
+        return np.zeros(Y.shape), np.ones(Y.shape)
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.8])
+def test_levels_are_added_where_later_tasks_have_other_ones(
+    drift: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last quarter of the tasks and the new ones have levels that no task before them had."""
+    levels = drift * np.array([1.0, -1.0])
+    table, new = windows(160, seed=4), windows(60, seed=5)
+    table = with_outputs(table, table.Y + levels * (np.arange(160) >= 120)[:, None, None])
+    new = dataclasses.replace(new, Y=new.Y - levels, truth=new.truth - levels)
+    monkeypatch.setattr(task_fitting, "_covariance", lambda *_: 0.5 * np.eye(16) + 0.5)
+    found = []
+    for variances in ((0.0,), task_fitting._LEVELS):
+        monkeypatch.setattr(task_fitting, "_LEVELS", variances)
+        gps: Any = _ColumnMeans()
+        fit = task_fitting.fit_tasks(Plan(), table, table.Y, gps, np.random.default_rng(0))
+        assert fit is not None
+        found.append(fit[0])
+    added = found[1].distribution.covariance - found[0].distribution.covariance
+    without, own = (
+        np.abs(fit.predict(new, new.Y)[0] - new.truth)[new.test_mask].mean() for fit in found
+    )
+    if drift:
+        assert added[0, 2] > 0.0  # the same column in another row
+        assert own < 0.95 * without
+    else:
+        assert own < 1.05 * without  # 2 % are allowed, of errors that are known to as much
 
 
 def test_rows_that_no_task_had_are_left_to_the_gps(posterior: TablePosterior) -> None:

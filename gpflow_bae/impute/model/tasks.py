@@ -73,6 +73,15 @@ class StudentTasks:
             covariance = total / (len(Z) + strength)
         return dataclasses.replace(self, mean=mean, covariance=covariance, degrees=degrees)
 
+    def with_levels(self, variance: float) -> StudentTasks:
+        """The distribution of tasks whose columns are moved by levels of their own.
+
+        A level is the same in all rows of a task. Levels are independent, with this variance.
+        """
+        N, P = len(self.inputs), len(self.mean) // len(self.inputs)
+        levels = np.kron(np.full((N, N), variance), np.eye(P))
+        return dataclasses.replace(self, covariance=self.covariance + levels)
+
     @check_shapes("Z: [T, N, P]", "return[0]: [T, N, P]", "return[1]: [T, N, P]")
     def predict(self, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances of all cells given those of their task; observed ones are certain."""
