@@ -11,7 +11,7 @@ from check_shapes import check_shapes
 from ...data import MultiOutputTable
 from ...posteriors import CoregionalisationPosterior
 from .calibration import Trial, calibrate
-from .gaps import HiddenGaps, hide_gaps
+from .gaps import hide_gaps_if_any
 from .plan import Plan
 from .rows import fit_rows, predict_rows
 from .tasks import StudentTasks, at_places, common_rows, places_of_rows
@@ -104,7 +104,8 @@ def fit_tasks(
         return None
     first = int(_KEPT * table.num_tasks)
     early, late = table.select(range(first)), table.select(range(first, table.num_tasks))
-    hidden = _gaps(late, rng)
+    drawn = (hide_gaps_if_any(late, _HIDDEN, int(rng.integers(2**31))) for _ in range(_MASKS))
+    hidden = [gaps for gaps in drawn if gaps is not None]
     if sum(gaps.num_gaps for gaps in hidden) < _LEAST_GAPS:
         return None
 
@@ -145,16 +146,6 @@ def fit_tasks(
     weight, scale, share = calibrate(trials, late.Y, Z[first:])
     model = best[0].refit(_at(inputs, table, table.Y), prior, strength, _ROUNDS)
     return CalibratedTasks(model.with_levels(level), weight, scale), share
-
-
-def _gaps(table: MultiOutputTable, rng: np.random.Generator) -> list[HiddenGaps]:
-    """Several choices of hidden gaps; none if no cell can be hidden."""
-    try:
-        return [
-            hide_gaps(table, _HIDDEN, int(rng.integers(2**31)), least_gaps=1) for _ in range(_MASKS)
-        ]
-    except ValueError:
-        return []
 
 
 def _covariance(smooth: CoregionalisationPosterior, inputs: np.ndarray) -> np.ndarray:
