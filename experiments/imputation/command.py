@@ -205,7 +205,7 @@ def runs(name: str) -> Iterator[driver.Run]:
             "" if planned is None else planned.net,
             _layers(planned) if FLAGS.model == "dsgp_bae" else "",
             "sghmc" if FLAGS.sampler == "sghmc" else "",
-            "codes drawn" if FLAGS.codes == "encoder" else "",
+            _codes(planned),
             "" if number == 1 else f"best {keep} of {number}",
             # The fold is in the command, and belongs to the seed's column.
             "" if validation is None else f"validation, blocks of {FLAGS.validation_block}",
@@ -216,6 +216,11 @@ def runs(name: str) -> Iterator[driver.Run]:
 def _layers(planned: Any) -> str:
     # A part of the variant's name, as stored results of two layers lack this setting.
     return "" if planned.num_layers == 2 else f"{planned.num_layers} layers"
+
+
+def _codes(planned: Any) -> str:
+    schedule = None if planned is None else planned.schedule
+    return "codes drawn" if schedule is not None and schedule.codes == "encoder" else ""
 
 
 def _hide(table: Any, fraction: float, fold: int, block: int) -> Any:
