@@ -152,11 +152,11 @@ def _table(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str |
     _, model = config["model"].split("/")
     plan = plans.make_plan(model)
     plan = dataclasses.replace(plan, **_changes(plan, config["settings"]))
-    Y, width = arrays["posterior/Y"], arrays["posterior/X"].shape[-1]
-    # Of the table's sizes, with inputs of its own: those of the fit may hold padding.
-    X = np.broadcast_to(np.arange(Y.shape[1])[:, None], (*Y.shape[:2], width))
-    inducing = [v[0, 0] for k, v in arrays.items() if k.endswith("inducing_variable.Z")]
-    return plans.build_model(plan, MultiOutputTable(X, Y), inducing[0] if inducing else None)
+    X, Y = arrays["posterior/X"], arrays["posterior/Y"]
+    lengths = np.full(len(X), X.shape[1])
+    if X.shape[-1]:  # padding repeats the last row of a task, whose other rows differ
+        lengths += 1 - (X == X[:, -1:]).all(-1).sum(1)
+    return plans.build_model(plan, MultiOutputTable(X, Y, lengths=lengths))
 
 
 def _tabular(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str | None) -> Any:

@@ -17,10 +17,11 @@ from .optimise.objectives import GECO, EvidenceLowerBound, Objective
 from .optimise.relocation import relocate_codes
 from .optimise.variational_fit import VariationalFit
 from .preconditioning import Whitening
+from .presets import amortized_preset
 from .runs.run import Algorithm, Run, run
 from .sampling import sample_amortized, sampling_algorithm
 from .seeding import seed_networks
-from .settings import AmortizedSettings, EncoderSettings, VariationalSettings, amortized_preset
+from .settings import AmortizedSettings, EncoderSettings, VariationalSettings
 from .starts.default_start import default_start
 from .starts.initial_codes import smoothest_projections
 from .starts.initializer import Initializer

@@ -25,9 +25,10 @@ from .engines.amortized import AmortizedSampling
 from .engines.bound_sampling import BoundSampling
 from .engines.chain_sampling import ChainSampling
 from .engines.weight_sampling import WeightSampling
+from .presets import amortized_preset
 from .runs.model_record import model_record
 from .runs.run import Run, Trace, run
-from .settings import AmortizedSettings, amortized_preset
+from .settings import AmortizedSettings
 from .sharding.replicas import replicas_of
 from .sharding.spread import Spread
 from .starts.chain_starts import initial_chains, starts_of_chains
@@ -57,7 +58,7 @@ def sampling_algorithm(model: Any) -> type[ChainSampling]:
 def sample_amortized(
     model: BayesianAutoencoder | VariationalAutoencoder | TemperedBAE,
     data: Any,
-    settings: AmortizedSettings | str = "quick",
+    settings: AmortizedSettings | str = "auto",
     *,
     sampler: SamplingAlgorithm | None = None,
     num_chains: int = 1,
@@ -86,8 +87,8 @@ def sample_amortized(
         and observations ``[T, N, P]`` (or ``[N, P]``), NaN where missing; or a
         :class:`~gpflow_bae.data.StreamedObservations`, with a ``batch_size``; ten thousand of its
         points are used to initialise the chains.
-    :param settings: the schedule of rounds, an :class:`AmortizedSettings`, or the preset
-        ``"quick"``, ``"paper"`` or ``"ensemble"``.
+    :param settings: the schedule of rounds, an :class:`AmortizedSettings`; ``"auto"`` for one that
+        suits model and data, or another preset (:func:`amortized_preset`).
     :param sampler: any sampler of :mod:`gpflow_bae.mcmc`, such as ``mcmc.sghmc.build(...)``, or one
         of your own; None for that of the preset, or else ``adaptive_sghmc.build()``, the published
         one.
@@ -102,7 +103,8 @@ def sample_amortized(
         codes at draws of the encoder: such a chain usually folds the latent space.
     :param out_dir: folder for checkpoints and samples; None keeps everything in memory.
     :param resume: continue the run in ``out_dir`` from its last checkpoint; the samples are then
-        those of an uninterrupted run, bit by bit.
+        those of an uninterrupted run, bit by bit. A larger ``num_samples`` than before adds samples
+        to a finished run; with a smaller one the result has all that are there.
     :param max_samples: stop early, after that many samples; the run in ``out_dir`` can be resumed
         later, with the samples of an uninterrupted run.
     :param checkpoint_every: rounds between checkpoints.
@@ -135,15 +137,18 @@ def sample_amortized(
         explain less than 95 % of the prior variance of the codes, a block of parameters is more
         than a tenth off its temperature, or the log likelihood still rose or fell after burn-in.
     """
-    if isinstance(settings, str):
-        settings, of_preset = amortized_preset(settings)
-        sampler = of_preset if sampler is None else sampler
     replicas = replicas_of(strategy)
     shared = Spread.of(replicas, spread, num_chains)
     if jit_compile is None:
         jit_compile = replicas.size == 1 and bool(tf.config.list_physical_devices("GPU"))
     kind = sampling_algorithm(model)
-    observations = prepare_data(model, data, settings.batch_size)
+    batch_size = None if isinstance(settings, str) else settings.batch_size
+    observations = prepare_data(model, data, batch_size)
+    if isinstance(settings, str):
+        own = sampler is None and moves is None and not point_estimates
+        given = (model, observations) if own else ()
+        settings, of_preset = amortized_preset(settings, *given)
+        sampler = of_preset if sampler is None else sampler
     starts = starts_of_chains(warm_start, model, observations, num_chains)
     algorithm = kind(
         model,
@@ -223,10 +228,15 @@ def _check_memory(algorithm: ChainSampling, max_samples: int | None) -> None:
 
 
 def _record(algorithm: ChainSampling, starts: list[Any]) -> dict[str, Any]:
-    """Return the settings that a resumed run must have in common with this one."""
+    """Return the settings that a resumed run must have in common with this one.
+
+    The number of samples is not one of them: it changes nothing in the chain before its end.
+    """
     model, data = algorithm.model, algorithm.data
+    settings = algorithm.settings.describe()
+    del settings["num_samples"]
     return {
-        **algorithm.settings.describe(),
+        **settings,
         "point_estimates": algorithm.point_estimates,
         "moves": [move.name for move in algorithm.moves],
         "seed": algorithm.seed,
@@ -264,7 +274,12 @@ def _posterior(
         type(model).__name__,
         traces,
         temperature=temperature if isinstance(temperature, float) else 1.0,
-        settings=record | {"warm_start": None, "burnin_rounds": algorithm.settings.burnin_rounds},
+        settings={
+            **record,
+            "num_samples": algorithm.settings.num_samples,
+            "warm_start": None,
+            "burnin_rounds": algorithm.settings.burnin_rounds,
+        },
         seconds=seconds,
     )
     if isinstance(model, TemperedBAE):

@@ -5,18 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-from ..core.annotations import check_arguments, check_fields
+from ..core.annotations import check_fields
 from ..core.arguments import check_parts
-from ..mcmc import adaptive_sghmc, mclmc
-from ..mcmc.algorithm import SamplingAlgorithm
-from ..mcmc.energy_variance import from_energy_variance
 from .optimise.objectives import EvidenceLowerBound, Objective
 
 __all__ = [
     "AmortizedSettings",
     "EncoderSettings",
     "VariationalSettings",
-    "amortized_preset",
 ]
 
 
@@ -193,28 +189,3 @@ class AmortizedSettings:
     def num_rounds(self) -> int:
         """Number of rounds of a whole run."""
         return self.burnin_rounds + self.num_samples * self.rounds_per_sample
-
-
-@check_arguments()
-def amortized_preset(name: str) -> tuple[AmortizedSettings, SamplingAlgorithm]:
-    """Return the settings and sampler of a preset.
-
-    ``"paper"`` has the moving-ball settings of Tran et al. (2023); ``"quick"`` takes minutes.
-    ``"ensemble"`` has chains of microcanonical Langevin on full batches, as Sommer et al. (2025)
-    run them on networks: a large variance of the energy error, and a few thousand steps from a
-    mode. It is for many chains with different starts (``num_chains=8, warm_start=ModeStart()`` for
-    a ``TemperedBAE``), weighted by :func:`gpflow_bae.diagnostics.stacking_weights`.
-
-    :return: the schedule of rounds, and the sampler.
-    :raises ValueError: for another name.
-    """
-    if name == "paper":
-        return AmortizedSettings(), adaptive_sghmc.build()
-    if name == "quick":
-        encoder = EncoderSettings(batch_size=256)
-        settings = AmortizedSettings(burnin=1000, num_samples=40, thinning=50, encoder=encoder)
-        return settings, adaptive_sghmc.build(noise="binomial")
-    if name == "ensemble":
-        settings = AmortizedSettings(burnin=2500, num_samples=50, thinning=100)
-        return settings, from_energy_variance(mclmc.build(0.005, 0.005), 0.5)
-    raise ValueError(f'The presets are "quick", "paper" and "ensemble", got {name!r}.')

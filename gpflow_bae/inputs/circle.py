@@ -33,6 +33,11 @@ class UniformOnCircle:
         self.period = float(period)
         self.dtype = gpflow.default_float() if dtype is None else tf.as_dtype(dtype)
 
+    @property
+    def parameters(self) -> dict[str, float]:
+        """Arguments by name, as of a TFP distribution."""
+        return {"period": self.period}
+
     def log_prob(self, value: TensorType) -> tf.Tensor:
         """Return -log(period) for each element."""
         value = tf.convert_to_tensor(value)

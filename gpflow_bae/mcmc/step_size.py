@@ -14,8 +14,9 @@ where e is one standard deviation of the density along v, and sets::
 
     h = 2 fraction / A^1/2
 
-during adaptation; then h is fixed. A is the last estimate if that is larger than A, and else decays
-towards it over a hundred estimates, because the stiffest regions determine stability.
+during adaptation; then h is fixed. A is the last estimate if that is larger than A. Otherwise log A
+goes a part of the way to it, the (n + 5)-th in the n-th step, and later a hundredth: the stiffest
+regions determine stability, and a chain that starts at a mode meets stiffer ones on its way.
 
 This is too conservative for a target with walls that are stiffer than the rest by orders of
 magnitude, such as a standard deviation that a network predicts and that tends to 0: h is set by the
@@ -43,7 +44,8 @@ from gpflow_bae.mcmc.types import Position, Seed, cast_scalar
 __all__ = ["from_curvature", "with_step_size"]
 
 _FIRST_ITERATIONS = 30  # power iterations of the first estimate
-_MEMORY = 100.0  # number of estimates over which a larger curvature decays
+# The n-th estimate, from 0, takes a larger curvature 1 / (n + 5) of the way down, at least 1 / 100.
+_CAUTION, _MEMORY = 5, 100
 _SEED = (0x57, 0xE9)  # seed of the initial direction
 _LIMIT = 2.0  # stability limit of h A^1/2 of the splitting schemes
 
@@ -59,9 +61,10 @@ def from_curvature(
     >>> sampler.settings["step_size"], sampler.settings["step_size_search"]
     (0.01, 'curvature, fraction 0.5')
 
-    The step size of ``sampler`` is where the search begins, and the scale of its friction: a
-    ``momentum_decay`` of twice the step size is the critical damping of directions of unit
-    curvature, which only a prior of unit scale informs. ``sampler.info`` gains ``step_size``.
+    The step size of ``sampler`` is where the search begins, to grow within some hundred steps or
+    shrink at once, and the scale of its friction: a ``momentum_decay`` of twice the step size is
+    the critical damping of directions of unit curvature, which only a prior of unit scale informs.
+    ``sampler.info`` gains ``step_size``.
     Without burn-in the step size is not adapted.
 
     :param sampler: a sampler with momenta and a numeric step size, such as
@@ -111,8 +114,9 @@ def from_curvature(
                 tf.where(is_first, _FIRST_ITERATIONS, 1),
             )
             before = state.shared["curvature"]
-            forgotten = before * (found / before) ** (1.0 / _MEMORY)
-            curvature = tf.where(is_first | (found > before), found, forgotten)
+            share = 1.0 / tf.cast(tf.minimum(estimates + _CAUTION, _MEMORY), found.dtype)
+            forgotten = before * (found / before) ** share
+            curvature = tf.where(found > before, found, forgotten)
             changed = with_step_size(state, _LIMIT * fraction / tf.sqrt(curvature))
             return changed._replace(
                 elements={**changed.elements, "direction": direction},

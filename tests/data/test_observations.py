@@ -152,7 +152,7 @@ def test_nll_needs_an_encoder_with_a_density() -> None:
 def test_an_unknown_preset_is_refused() -> None:
     with pytest.raises(
         ValueError,
-        match=r'The presets are "quick", "paper" and "ensemble", got \'slow\'',
+        match=r'The presets are "auto", "paper" and "ensemble", got \'slow\'',
     ):
         inference.sample_amortized(model(), (X, Y), "slow", progress=False, warm_start=None)
 

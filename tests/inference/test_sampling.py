@@ -345,12 +345,17 @@ def test_a_valid_step_size_with_equation_17_runs() -> None:
 
 @pytest.mark.usefixtures("untraced")
 def test_a_run_that_stops_early_goes_on_as_if_it_had_not(tmp_path: pathlib.Path) -> None:
-    """max_samples cuts a run short; resumed without it, the samples are an uninterrupted run's."""
-    short = sample(tmp_path / "run", settings=TINY, max_samples=1)
-    assert short.num_samples == 1
-    resumed = sample(tmp_path / "run", settings=TINY, resume=True)
-    assert resumed.num_samples == TINY.num_samples
-    assert_bitwise_equal(resumed, sample(settings=TINY))
+    """Resumed with more samples, or without ``max_samples``, it has an uninterrupted run's."""
+    finished = sample(tmp_path / "run", settings=dataclasses.replace(TINY, num_samples=1))
+    assert finished.num_samples == 1
+    more = dataclasses.replace(TINY, num_samples=3)
+    short = sample(tmp_path / "run", settings=more, resume=True, max_samples=2)
+    assert short.num_samples == 2
+    resumed = sample(tmp_path / "run", settings=more, resume=True)
+    assert_bitwise_equal(resumed, sample(settings=more))
+    assert resumed.bank.settings["num_samples"] == more.num_samples
+    all_there = sample(tmp_path / "run", settings=TINY, resume=True)  # none is thrown away
+    assert all_there.num_samples == more.num_samples
     with pytest.raises(ValueError, match="max_samples must be at least 1, got 0"):
         sample(max_samples=0)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpflow_bae import inference, mcmc
+from gpflow_bae import inference
 
 
 def test_steps_become_whole_rounds() -> None:
@@ -15,20 +15,6 @@ def test_steps_become_whole_rounds() -> None:
     # The last round of burn-in is not cut short, and samples are at least a round apart.
     uneven = dataclasses.replace(paper, burnin=1501, thinning=10, num_samples=3)
     assert (uneven.burnin_rounds, uneven.rounds_per_sample, uneven.num_rounds) == (31, 1, 34)
-
-
-def test_presets() -> None:
-    """The paper's numbers (protocols, section 1), at temperature 1; quick ones are shorter."""
-    paper, sampler = inference.amortized_preset("paper")
-    quick, cheaper = inference.amortized_preset("quick")
-    published = mcmc.adaptive_sghmc.build(0.005, 0.05, 1.0, noise="gaussian")
-    assert sampler.settings == published.settings and sampler.name == "adaptive_sghmc"
-    assert cheaper.settings == published.settings | {"noise": "binomial"}
-    assert (paper.burnin, paper.num_samples, paper.thinning) == (1500, 100, 400)
-    assert (paper.num_sampler_steps, paper.encoder.num_steps) == (50, 30)
-    assert quick.num_rounds < paper.num_rounds
-    with pytest.raises(ValueError, match=r'"quick", "paper" and "ensemble", got \'slow\''):
-        inference.amortized_preset("slow")
 
 
 @pytest.mark.parametrize(

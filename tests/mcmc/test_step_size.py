@@ -58,7 +58,7 @@ def baoab(**settings: Any) -> SamplingAlgorithm:
 def test_a_search_begins_with_the_first_step_whatever_its_number() -> None:
     """As where an engine begins anew, in other coordinates; number 3 is no multiple of ten."""
     target = gaussian(precision(1, largest=900.0))
-    sampler = from_curvature(baoab())
+    sampler = from_curvature(baoab(step_size=0.3))
     state = advance(sampler, start(sampler, target), target, range(3, 4), adapt=True)
     np.testing.assert_allclose(state.shared["step_size"], 2 * 0.5 / 30.0, rtol=0.05)
     assert int(state.shared["estimates"]) == 1
@@ -67,7 +67,7 @@ def test_a_search_begins_with_the_first_step_whatever_its_number() -> None:
 @pytest.mark.parametrize("fraction", [0.25, 0.5])
 def test_the_step_size_is_that_of_the_largest_eigenvalue(fraction: float) -> None:
     matrix = precision(1, largest=900.0)
-    sampler, target = from_curvature(baoab(), fraction, every=1), gaussian(matrix)
+    sampler, target = from_curvature(baoab(step_size=0.3), fraction, every=1), gaussian(matrix)
     state = advance(sampler, start(sampler, target), target, range(10), adapt=True)
     largest = np.linalg.eigvalsh(matrix)[-1]
     # 40 iterations with a ratio of eigenvalues of 0.4 leave 1e-16 of the others; what is left is
@@ -80,16 +80,18 @@ def test_the_step_size_is_that_of_the_largest_eigenvalue(fraction: float) -> Non
 
 
 def test_velocities_and_friction_stay_what_they_are() -> None:
-    # One step without noise: a momentum 0.03 of steps of 0.01 is one of 0.06 of steps of 0.02, and
+    # One step without noise: a momentum 0.12 of steps of 0.04 is one of 0.06 of steps of 0.02, and
     # two small steps' damping is that of a large one.
     curvature = 2500.0
     sampler, target = (
-        from_curvature(baoab(temperature=0.0), every=1),
+        from_curvature(
+            baoab(step_size=0.04, momentum_decay=1.0 - 0.98**4, temperature=0.0), every=1
+        ),
         gaussian(curvature * np.eye(D)),
     )
     state = start(sampler, target)
     momentum = tf.nest.map_structure(
-        lambda q: tf.fill(q.shape, tf.cast(0.03, q.dtype)), state.position
+        lambda q: tf.fill(q.shape, tf.cast(0.12, q.dtype)), state.position
     )
     state = state._replace(elements={**state.elements, "momentum": momentum})
     after = advance(sampler, state, target, range(1), adapt=True)
@@ -124,7 +126,7 @@ def test_after_burn_in_it_is_the_sampler_with_that_step_size(adapted_steps: int)
 
 def test_stiff_places_are_remembered() -> None:
     stiff, soft = 400.0, 100.0
-    sampler = from_curvature(baoab(), every=1)
+    sampler = from_curvature(baoab(step_size=0.3), every=1)
     direction = np.eye(D)[3]
     of = {
         c: gaussian(np.eye(D) + (c - 1.0) * np.outer(direction, direction)) for c in (stiff, soft)
@@ -133,9 +135,18 @@ def test_stiff_places_are_remembered() -> None:
     state = advance(sampler, state, of[stiff], range(3, 5), adapt=True)
     np.testing.assert_allclose(float(state.shared["curvature"]), stiff, rtol=1e-4)
     state = advance(sampler, state, of[soft], range(5, 55), adapt=True)
-    # 50 estimates, each 1 / 100 of the way on the logarithm's scale.
-    expected = soft * (stiff / soft) ** (0.99**50)
+    # Estimates 5 to 54 each go 1 / (n + 5) of the way on the logarithm's scale; each leaves
+    # (n + 4) / (n + 5) of it, and all 9 / 59.
+    expected = soft * (stiff / soft) ** (9 / 59)
     np.testing.assert_allclose(float(state.shared["curvature"]), expected, rtol=1e-4)
+
+
+def test_steps_grow_gradually_from_the_first_and_shrink_at_once() -> None:
+    """A chain that starts at a mode does not yet know the stiffer places around it."""
+    for first, expected in ((0.01, 1e4 * (25.0 / 1e4) ** 0.2), (0.3, 25.0)):
+        sampler, target = from_curvature(baoab(step_size=first), every=1), gaussian(25 * np.eye(D))
+        state = advance(sampler, start(sampler, target), target, range(1), adapt=True)
+        np.testing.assert_allclose(float(state.shared["curvature"]), expected, rtol=1e-4)
 
 
 def test_where_gradients_are_not_finite_the_step_is_halved() -> None:

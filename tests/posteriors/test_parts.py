@@ -13,8 +13,9 @@ import pytest
 
 from gpflow_bae import latent_priors, likelihoods, models, posteriors
 from gpflow_bae.data import prepare_data
+from gpflow_bae.inputs import UniformOnCircle
 from gpflow_bae.posteriors import Bank, Posterior, TemperedPosterior
-from gpflow_bae.posteriors.stored.parts import parts_of
+from gpflow_bae.posteriors.stored.parts import call_text, parts_of
 from tests.posteriors import small
 
 L, P = small.L, small.P
@@ -185,3 +186,15 @@ def test_parts_do_not_depend_on_values_or_on_use() -> None:
         parameter.assign(0.9 * parameter.numpy())
     assert parts_of(model, held) == before
     assert not any("0x" in text for text in before.values())
+
+
+def test_priors_of_anybody_are_told_apart_by_what_they_say_of_themselves() -> None:
+    """GPflow takes any object with a ``log_prob``; those with a record of arguments show it."""
+
+    class Flat:
+        def log_prob(self, value: Any) -> Any:
+            return 0.0 * value
+
+    assert call_text(Flat()) == "Flat()"
+    assert call_text(UniformOnCircle(2.5)) == "UniformOnCircle(period=[2.5])"
+    assert call_text(UniformOnCircle(2.0)) != call_text(UniformOnCircle(2.5))

@@ -282,9 +282,10 @@ class ChainSampling(ChainTarget, Algorithm):
         numbers = {"log_likelihood": f"{likelihood:.4g}"}
         blocks = trace["kinetic_temperature"][-1].mean(0)[: len(self.sampled.paths)]
         sizes = [np.prod(p.unconstrained_variable.shape) for p in self.sampled.parameters]
-        if blocks.any():
-            weights = np.where(blocks > 0.0, sizes, 0.0)  # fixed parameters have no temperature
-            numbers["temperature"] = f"{np.average(blocks, weights=weights):.3g}"
+        moving = blocks > 0.0  # others have no temperature
+        if moving.any():
+            mean = np.average(blocks[moving], weights=np.array(sizes)[moving])
+            numbers["temperature"] = f"{mean:.3g}"
         if trace["step_size"].size:
             numbers["step_size"] = f"{np.mean(trace['step_size'][-1]):.2g}"
         return phase, numbers

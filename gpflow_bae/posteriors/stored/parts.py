@@ -175,7 +175,10 @@ def _plain_text(value: Any, names: Mapping[str, str]) -> str:
 
 
 def call_text(value: Any) -> str:
-    """Describe a distribution or a bijector of TFP by its class and arguments."""
+    """Describe a distribution or a bijector by its class, and its arguments if it has TFP's record.
+
+    GPflow takes any object with a ``log_prob`` as a prior.
+    """
     kinds = (tfp.bijectors.Bijector, tfp.distributions.Distribution)
 
     def text(value: Any) -> str:
@@ -189,7 +192,7 @@ def call_text(value: Any) -> str:
         *("name", "parameters", "validate_args", "validate_event_size", "allow_nan_stats"),
         "experimental_use_kahan_sum",
     )
-    given = value.parameters.items()
+    given = getattr(value, "parameters", {}).items()
     arguments = [f"{k}={text(v)}" for k, v in given if k not in ignored and v is not None]
     return f"{type(value).__name__}({', '.join(arguments)})"
 

@@ -85,7 +85,7 @@ SETTINGS: dict[str, Call] = {
     "PriorMeanStart": (inference.PriorMeanStart, lambda: vars(inference.PriorMeanStart())),
     "BlockFit": (inference.BlockFit, lambda: vars(inference.BlockFit())),
     "ModeStart": (inference.ModeStart, lambda: vars(inference.ModeStart())),
-    "amortized_preset": (inference.amortized_preset, lambda: {"name": "quick"}),
+    "amortized_preset": (inference.amortized_preset, lambda: {"name": "auto"}),
 }
 ONES = np.ones((2, N, P))
 ARRAYS: dict[str, Call] = {

@@ -186,22 +186,20 @@ def test_a_chain_with_moves_and_coordinates_samples_what_a_chain_without_does() 
     """
     data = random_data(3, 5)
     found = []
-    for changes in (
-        {},
-        {"coordinates": "prior", "moves": OF_KNOWN_INPUTS},
-    ):
+    for coordinates, moves in (("none", None), ("prior", OF_KNOWN_INPUTS)):
         settings = inference.AmortizedSettings(
             num_sampler_steps=20,
             encoder=inference.EncoderSettings(num_steps=1),
             burnin=1000,
             num_samples=250,
             thinning=20,
-            **changes,
+            coordinates=coordinates,
         )
         posterior = inference.sample_amortized(
             plain(),
             data,
             settings,
+            moves=moves,
             sampler=mcmc.sghmc.build(step_size=0.1, momentum_decay=0.1, integrator="baoab"),
             warm_start=None,
             progress=False,
