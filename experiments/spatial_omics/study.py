@@ -186,8 +186,10 @@ def _spatial_bae(plan: Plan, split: Split, options: Options) -> Outcome:
         metrics["rmse_lfc"] = float(np.sqrt(np.mean(np.square(table["lfc_mean"] - truth))))
         inside = (table["lfc_lower"] <= truth) & (truth <= table["lfc_upper"])
         metrics["coverage_lfc_90"] = float(inside.mean())
-        genes = model.spatial_genes(delta=_LEAST_SD, fdr=_FDR).loc[train.var_names]
-        metrics |= _of_space(genes["is_spatial"].to_numpy(), train)
+        genes = model.spatial_genes().loc[train.var_names]
+        metrics["spatial_ranking_power"] = scores.power_of_ranking(
+            genes["spatial_sd"].to_numpy(), train.var[TRUE_SD].to_numpy(), _LEAST_SD, _FDR
+        )
     labels = train.obs["domain"].to_numpy()
     number = len(np.unique(labels))
     # Domains are regions, so of what varies over space, where anything does.
@@ -237,19 +239,15 @@ def _rank_sums(train: Any) -> dict[str, float]:
 def _moran(train: Any) -> dict[str, float]:
     if TRUE_SD not in train.var:
         raise ValueError("moran is scored by known variation over space: set --dataset=made.")
-    found = {}
+    found, truth = {}, train.var[TRUE_SD].to_numpy()
     for number in _MORAN_NEIGHBOURS:
         p_values = baselines.moran(train.obsm["spatial"], _counts(train), number)
         called = stats.false_discovery_control(p_values) <= _FDR
+        scored = scores.discoveries(called, truth, _LEAST_SD)
+        scored["ranking_power"] = scores.power_of_ranking(-p_values, truth, _LEAST_SD, _FDR)
         of_number = "" if number == _MORAN_NEIGHBOURS[0] else f"_{number}_neighbours"
-        found |= {f"{name}{of_number}": v for name, v in _of_space(called, train).items()}
+        found |= {f"spatial_{name}{of_number}": value for name, value in scored.items()}
     return found
-
-
-def _of_space(called: np.ndarray, train: Any) -> dict[str, float]:
-    """Scores of the genes that are said to vary over space [P]."""
-    scored = scores.discoveries(called, train.var[TRUE_SD].to_numpy(), _LEAST_SD)
-    return {f"spatial_{name}": value for name, value in scored.items()}
 
 
 def _at_places(model: SpatialBAE, test: Any) -> dict[str, float]:

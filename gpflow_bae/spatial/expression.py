@@ -16,7 +16,6 @@ from .tissue import named
 
 __all__ = [
     "between_groups",
-    "check_calls",
     "false_discoveries",
     "groups_of",
     "over_space",
@@ -28,15 +27,6 @@ __all__ = [
 _INTERVAL = [0.05, 0.95]
 _BYTES = 64 * 2**20  # bytes of expected counts in memory at a time
 _MOST_CELLS = 2000  # cells of a group; more would hardly change the result
-
-
-def check_calls(delta: float, fdr: float) -> None:
-    """Check the least difference that counts, and the rate of false discoveries.
-
-    :raises ValueError: for ``delta`` not above 0, and ``fdr`` not between 0 and 1.
-    """
-    if not delta > 0.0 or not 0.0 < fdr < 1.0:
-        raise ValueError(f"delta must be above 0 and fdr between 0 and 1, got {delta} and {fdr}.")
 
 
 def groups_of(
@@ -240,7 +230,7 @@ def table_of_groups(
     return table.iloc[order]
 
 
-def table_of_space(genes: list[str], draws: dict[str, np.ndarray], delta: float, fdr: float) -> Any:
+def table_of_space(genes: list[str], draws: dict[str, np.ndarray]) -> Any:
     """Return the table of :meth:`~gpflow_bae.spatial.SpatialBAE.spatial_genes`.
 
     :param draws: results of :func:`over_space`, each [S, P].
@@ -248,7 +238,6 @@ def table_of_space(genes: list[str], draws: dict[str, np.ndarray], delta: float,
     import pandas
 
     lower, upper = np.quantile(draws["count_share"], _INTERVAL, 0)
-    probability = np.mean(draws["spatial_sd"] > delta, 0)
     table = pandas.DataFrame(
         {
             "share": draws["count_share"].mean(0),
@@ -257,8 +246,6 @@ def table_of_space(genes: list[str], draws: dict[str, np.ndarray], delta: float,
             "rate_share": draws["rate_share"].mean(0),
             "spatial_sd": draws["spatial_sd"].mean(0),
             "mean": draws["mean"].mean(0),
-            "proba_spatial": probability,
-            "is_spatial": false_discoveries(probability) <= fdr,
         },
         index=pandas.Index(genes, name="gene"),
     )

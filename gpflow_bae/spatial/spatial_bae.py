@@ -16,7 +16,6 @@ from ..posteriors import Posterior
 from .covariates import AVERAGE, Covariates, warn_of_confounding
 from .expression import (
     between_groups,
-    check_calls,
     groups_of,
     over_space,
     some_rows,
@@ -367,7 +366,10 @@ class SpatialBAE(FittedCells):
         :raises ValueError: for other cells than the fit's, a missing column or group, the same
             group twice, ``delta`` not above 0, and ``fdr`` not between 0 and 1.
         """
-        check_calls(delta, fdr)
+        if not delta > 0.0 or not 0.0 < fdr < 1.0:
+            raise ValueError(
+                f"delta must be above 0 and fdr between 0 and 1, got {delta} and {fdr}."
+            )
         rows = self._rows_of_fit(adata)
         groups = [rows[v] for v in groups_of(adata, groupby, group1, group2)]
         groups = [some_rows(np.sort(v), self.seed) for v in groups]
@@ -376,29 +378,22 @@ class SpatialBAE(FittedCells):
         return table_of_groups(self.genes_, *means, delta, fdr)
 
     @check_arguments(num_draws=2)
-    def spatial_genes(self, *, delta: float = 0.1, fdr: float = 0.05, num_draws: int = 100) -> Any:
+    def spatial_genes(self, *, num_draws: int = 100) -> Any:
         """Return the fraction of each gene's variance over cells that spatial channels explain.
 
-        :param delta: standard deviations of the spatial part of the log rate up to this do not
-            count as variation over space.
-        :param fdr: expected false discovery rate among the genes that are called spatial.
         :param num_draws: number of draws of codes and parameters.
         :return: a data frame of genes, sorted by decreasing ``share``: the fraction of the variance
             of counts of cells of median size, counting noise included, with a 90 % interval,
             ``share_lower`` and ``share_upper``; ``rate_share``, the fraction of the variance of the
             log rate, without counting noise; ``spatial_sd``, the standard deviation of the spatial
-            part of the log rate (0.1 is about 10 % up and down); ``mean``, expected counts;
-            ``proba_spatial``, the probability that ``spatial_sd`` is larger than ``delta``; and
-            ``is_spatial``, whether the gene is called spatial at ``fdr``.
+            part of the log rate (0.1 is about 10 % up and down); and ``mean``, expected counts.
         :raises RuntimeError: before ``fit``.
-        :raises ValueError: without channels of space, for ``delta`` not above 0, and ``fdr`` not
-            between 0 and 1.
+        :raises ValueError: without channels of space.
         """
-        check_calls(delta, fdr)
         if not self.num_spatial:
             raise ValueError("num_spatial is 0: the fit has no channels that vary over space.")
         posterior = self._posterior()
         rows = some_rows(np.arange(posterior.num_points), self.seed)
         K = self._fitted.covariates.number
         found = over_space(posterior, rows, self.num_spatial, num_draws, self.seed, K)
-        return table_of_space(self.genes_, found, delta, fdr)
+        return table_of_space(self.genes_, found)

@@ -177,6 +177,13 @@ def test_made_tissues_and_discoveries(tmp_path: pathlib.Path) -> None:
     noise = np.random.default_rng(0).normal(size=(len(logs), 3))
     # Four standard errors of some 1170 cells.
     assert abs(scores.predictability(noise, batches.obs["batch"].to_numpy()) - 0.5) < 0.06
+    # One false gene among five different ones, in the third place: a sixth of all.
+    truth = np.array([1.0, 1.0, 0.0, 1.0, 1.0, 1.0])
+    score = np.arange(6.0)[::-1]
+    for fdr, power in ((0.05, 0.4), (0.2, 1.0), (0.17, 1.0), (0.16, 0.4)):
+        assert scores.power_of_ranking(score, truth, 0.25, fdr) == pytest.approx(power)
+    assert scores.power_of_ranking(-score, truth, 0.25, 0.05) == pytest.approx(0.6)
+    assert scores.power_of_ranking(score, 0.0 * truth, 0.25, 0.05) == 0.0
     called, truth = np.array([True, True, False, False]), np.array([1.0, 0.1, -0.5, 0.0])
     scored = scores.discoveries(called, truth, 0.25)
     assert scored == {"discoveries": 2.0, "false_discoveries": 0.5, "power": 0.5}

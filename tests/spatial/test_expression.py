@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpflow_bae.spatial import NetworkPlan, SpatialBAE, SpatialPlan
-from gpflow_bae.spatial.expression import false_discoveries, over_space, table_of_space
+from gpflow_bae.spatial.expression import false_discoveries, over_space
 from tests.spatial.tissues import Made, made
 
 QUICK: dict[str, Any] = {"num_spatial": 2, "num_cell": 2, "num_steps": 400, "progress": False}
@@ -67,24 +67,6 @@ def test_genes_that_vary_over_space(tissue: Made, fitted: SpatialBAE) -> None:
     assert np.corrcoef(table["rate_share"][clear], share[clear])[0, 1] > 0.9
     assert np.corrcoef(table["spatial_sd"], np.sqrt(share) * in_all.std(0))[0, 1] > 0.8
     assert ((table["share_lower"] <= table["share"]) & (table["share"] <= 1.0)).all()
-    truth = np.sqrt(share) * in_all.std(0)
-    assert table["is_spatial"].to_numpy()[truth > 0.4].all()
-    none = fitted.spatial_genes(delta=5.0)
-    assert (none["proba_spatial"] == 0.0).all() and not none["is_spatial"].any()
-
-
-def test_calls_of_genes_over_space() -> None:
-    """Probabilities are shares of draws above delta, and calls those that keep the expected rate of
-    false ones.
-    """
-    draws = np.full((20, 3), 0.2)
-    draws[0, 1], draws[:3, 2] = 0.05, 0.05
-    found = {name: draws for name in ("count_share", "rate_share", "spatial_sd", "mean")}
-    table = table_of_space(["a", "b", "c"], found, 0.1, 0.05).loc[["a", "b", "c"]]
-    np.testing.assert_allclose(table["proba_spatial"], [1.0, 0.95, 0.85])
-    # Expected rates are 0, 0.025 and 0.2 / 3.
-    assert table["is_spatial"].tolist() == [True, True, False]
-    assert table_of_space(["a", "b", "c"], found, 0.1, 0.07)["is_spatial"].all()
 
 
 def test_shares_of_a_linear_decoder(fitted: SpatialBAE) -> None:
@@ -128,8 +110,6 @@ def test_what_is_refused(tissue: Made, fitted: SpatialBAE) -> None:
     ):
         with pytest.raises(ValueError, match=words):
             fitted.differential_expression(adata, *arguments)
-    with pytest.raises(ValueError, match="fdr between 0 and 1"):
-        fitted.spatial_genes(fdr=0.0)
     with pytest.raises(ValueError, match="fdr between 0 and 1"):
         fitted.differential_expression(adata, "kind", "1.0", fdr=5.0)
     with pytest.raises(ValueError, match="delta must be above 0"):
