@@ -8,7 +8,7 @@ python -m experiments.spatial_omics --dataset=starmap --model=spatial_bae --pres
 ``svgp_vae`` is the composition of spaVAE and ``nsf`` nonnegative factors, whatever flags say of
 ``spatial_bae``. ``niche_pca`` (principal components of means over neighbours) is for domains alone.
 ``--dataset=made`` makes a tissue (by ``--seed``) and scores which genes are found to differ between
-layers, beside ``--model=rank_sums``.
+layers, beside ``--model=rank_sums``, and to vary over space, beside ``--model=moran``.
 Settings are chosen with ``--validation``, which asks for training cells instead.
 """
 
@@ -19,10 +19,11 @@ from absl import flags
 
 from experiments.common import driver
 from experiments.common import flags as common_flags
+from experiments.spatial_omics.made import CELLS, GENES
 
 FLAGS = common_flags.FLAGS
 # These have no predictions.
-REGIONS_OR_GENES = ["niche_pca", "rank_sums"]
+REGIONS_OR_GENES = ["niche_pca", "rank_sums", "moran"]
 MODELS = ["spatial_bae", "svgp_vae", "nsf", "neighbours", "gene_mean"]
 _FACTORS = 10  # as many as a spatial_bae has channels
 _STEPS = {"quick": 150, "paper": None}
@@ -36,6 +37,8 @@ def define_flags() -> None:
         "dataset", "starmap", ["starmap", "osmfish", "made"], "The tissue; made ones by their seed."
     )
     flags.DEFINE_integer("batches", 1, "Batches of a made tissue, for which a fit corrects.", 1)
+    flags.DEFINE_integer("cells", CELLS, "Cells of a made tissue.", 200)
+    flags.DEFINE_integer("genes", GENES, "Genes of a made tissue.", 12)
     flags.DEFINE_string("slices", "BZ9", "Of starmap: BZ5, BZ9, BZ14 or all.")
     flags.DEFINE_integer("num_spatial", 6, "Channels that vary over space.", 0)
     flags.DEFINE_integer("num_cell", 4, "Channels that vary from cell to cell.", 0)
@@ -130,8 +133,9 @@ def runs() -> Iterator[driver.Run]:
     from experiments.spatial_omics import data, study
 
     named = ("num_spatial", "num_cell", "likelihood", "parameters", "decoder_units", "batch_size")
-    named += ("method", "dispersion_power", "num_restarts")
+    named += ("method", "dispersion_power", "num_restarts", "num_inducing", "num_steps")
     changed = [f"{n}={FLAGS[n].value}" for n in named if FLAGS[n].value != FLAGS[n].default]
+    of_made = [n for n in ("batches", "cells", "genes") if FLAGS[n].value != FLAGS[n].default]
     for model in MODELS if FLAGS.model == "all" else [FLAGS.model]:
         plan = _plan(model)
         is_ours = model == "spatial_bae"
@@ -139,13 +143,13 @@ def runs() -> Iterator[driver.Run]:
             FLAGS.dataset,
             FLAGS.slices if FLAGS.dataset == "starmap" else "",
             f"batches {FLAGS.batches}" if FLAGS.batches > 1 else "",
+            *(f"{n} {FLAGS[n].value}" for n in ("cells", "genes") if n in of_made),
             *(changed if is_ours else []),
             "counts hidden" if FLAGS.hide_counts else "",
             "" if FLAGS.validation is None else f"validation {FLAGS.validation}",
         ]
         more = {"dataset": FLAGS.dataset, "slices": FLAGS.slices, "validation": FLAGS.validation}
-        if FLAGS.batches > 1:
-            more["batches"] = FLAGS.batches
+        more |= {n: FLAGS[n].value for n in ("batches", "cells", "genes") if n in of_made}
         yield driver.Run(
             model=model,
             plan=plan,
@@ -158,6 +162,8 @@ def runs() -> Iterator[driver.Run]:
                     FLAGS.validation,
                     options.seed,
                     FLAGS.batches,
+                    FLAGS.cells,
+                    FLAGS.genes,
                 ),
                 options,
             ),

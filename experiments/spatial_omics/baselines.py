@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize, sparse, stats
 from scipy.spatial import cKDTree
 
 NUMBERS = (10, 30, 100)
@@ -140,3 +140,27 @@ def rank_sums(counts: np.ndarray, first: np.ndarray, delta: float, fdr: float) -
     change = np.log2(rates[first].mean(0) + 1e-9) - np.log2(rates[~first].mean(0) + 1e-9)
     found: np.ndarray = (adjusted <= fdr) & (np.abs(change) > delta)
     return found
+
+
+def moran(places: np.ndarray, counts: np.ndarray, number: int) -> np.ndarray:
+    """One-sided p-values [P] of Moran's I of log(1 + count / size), by its normal moments.
+
+    Weights are equal, of each cell's nearest neighbours (Cliff and Ord 1981, under normality).
+
+    :param counts: [N, P].
+    :param number: number of neighbours.
+    """
+    N = len(places)
+    near = cKDTree(places).query(places, number + 1)[1][:, 1:].ravel()
+    rows = np.repeat(np.arange(N), number)
+    weights = sparse.csr_matrix((np.full(N * number, 1.0 / number), (rows, near)), (N, N))
+    logs = np.log1p(counts / (counts.sum(1, keepdims=True) / np.median(counts.sum(1))))
+    centred = logs - logs.mean(0)
+    found = (centred * (weights @ centred)).sum(0) / np.square(centred).sum(0)
+    # The sum of the weights is N.
+    first = 0.5 * (weights + weights.T).power(2).sum()
+    second = np.square(1.0 + np.asarray(weights.sum(0)).ravel()).sum()
+    mean = -1.0 / (N - 1)
+    variance = (N**2 * first - N * second + 3.0 * N**2) / (N**2 * (N**2 - 1.0)) - mean**2
+    p_values: np.ndarray = stats.norm.sf((found - mean) / np.sqrt(variance))
+    return p_values

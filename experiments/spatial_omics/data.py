@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.spatial_omics.made import made
+from experiments.spatial_omics.made import CELLS, GENES, made
 
 _FILES = {"starmap": "starmap_mpfc.h5ad", "osmfish": "osmfish_cortex.h5ad"}
 MIDDLE = "BZ9"  # the slice of STARmap that others report
@@ -28,6 +28,8 @@ def load(
     validation: int | None = None,
     seed: int = 0,
     batches: int = 1,
+    cells: int = CELLS,
+    genes: int = GENES,
 ) -> Split:
     """The published split of a tissue, or a made one.
 
@@ -37,7 +39,7 @@ def load(
     :param validation: seed of which training cells are asked for in the place of those held back,
         an eighth: for choosing settings. None for those held back.
     :param seed: of which tissue is made.
-    :param batches: of a made tissue.
+    :param batches, cells, genes: numbers of a made tissue.
     :raises ValueError: for a slice that is not there.
     :raises FileNotFoundError: without the file.
     :raises ImportError: without anndata.
@@ -49,7 +51,7 @@ def load(
             "spatial_omics reads AnnData files: pip install 'gpflow-bae[spatial]'."
         ) from error
     if dataset == "made":
-        adata = made(seed, batches)
+        adata = made(seed, batches, cells, genes)
         held = adata.obs["held_out_location"].to_numpy()
         return Split(adata[~held].copy(), adata[held].copy())
     path = pathlib.Path(data_dir or ".") / "spatial" / _FILES[dataset]

@@ -80,6 +80,19 @@ def discoveries(called: np.ndarray, truth: np.ndarray, delta: float) -> dict[str
     }
 
 
+def power_of_ranking(score: np.ndarray, truth: np.ndarray, delta: float, fdr: float) -> float:
+    """Share of different genes in the longest list of the first genes whose share of false ones is
+    at most ``fdr``.
+
+    :param score: genes with the highest come first [P].
+    :param truth, delta: as in :func:`discoveries`.
+    """
+    different = (np.abs(truth) > delta)[np.argsort(-score, kind="stable")]
+    found = np.cumsum(different)
+    allowed = 1.0 - found / np.arange(1, len(found) + 1) <= fdr
+    return float(np.max(found * allowed) / max(found[-1], 1))
+
+
 def aligned_correlation(one: np.ndarray, other: np.ndarray) -> float:
     """Correlation of two embeddings [N, L], the second turned onto the first (Procrustes)."""
     from scipy.linalg import orthogonal_procrustes

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from scipy import stats
 
 from experiments.common import plans
 from experiments.common.driver import Options, Outcome
@@ -18,11 +19,14 @@ from gpflow_bae.spatial import SpatialBAE, SpatialPlan
 
 HELD_OUT = "held_out"  # layer of the counts that are hidden
 TRUTH = "true_lfc"  # column of made genes
+TRUE_SD = "true_sd"  # column of made genes
 BATCH = "batch"  # column of made cells
 _CLUSTERINGS = 5
 _FACTOR_STEPS = 1500
 _FIRST = DOMAINS[0]
 _DELTA, _FDR = 0.25, 0.05  # base 2 logarithms that count, and false ones among those called
+_LEAST_SD = 0.1  # standard deviation over places of log rates that counts
+_MORAN_NEIGHBOURS = (6, 25)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +71,8 @@ def _with_sizes(plan: Plan, split: Split) -> tuple[np.ndarray, ...]:
 
 def _baseline(plan: Plan, split: Split) -> Outcome:
     started = time.process_time()
-    if plan.model == "rank_sums":
-        metrics = _rank_sums(split.train)
+    if plan.model in ("rank_sums", "moran"):
+        metrics = (_rank_sums if plan.model == "rank_sums" else _moran)(split.train)
         return Outcome(
             metrics=metrics, num_parameters=0, seconds={"cpu": time.process_time() - started}
         )
@@ -182,6 +186,10 @@ def _spatial_bae(plan: Plan, split: Split, options: Options) -> Outcome:
         metrics["rmse_lfc"] = float(np.sqrt(np.mean(np.square(table["lfc_mean"] - truth))))
         inside = (table["lfc_lower"] <= truth) & (truth <= table["lfc_upper"])
         metrics["coverage_lfc_90"] = float(inside.mean())
+        genes = model.spatial_genes().loc[train.var_names]
+        metrics["spatial_ranking_power"] = scores.power_of_ranking(
+            genes["spatial_sd"].to_numpy(), train.var[TRUE_SD].to_numpy(), _LEAST_SD, _FDR
+        )
     labels = train.obs["domain"].to_numpy()
     number = len(np.unique(labels))
     # Domains are regions, so of what varies over space, where anything does.
@@ -226,6 +234,20 @@ def _rank_sums(train: Any) -> dict[str, float]:
     first = (train.obs["domain"] == _FIRST).to_numpy()
     called = baselines.rank_sums(_counts(train), first, _DELTA, _FDR)
     return scores.discoveries(called, train.var[TRUTH].to_numpy(), _DELTA)
+
+
+def _moran(train: Any) -> dict[str, float]:
+    if TRUE_SD not in train.var:
+        raise ValueError("moran is scored by known variation over space: set --dataset=made.")
+    found, truth = {}, train.var[TRUE_SD].to_numpy()
+    for number in _MORAN_NEIGHBOURS:
+        p_values = baselines.moran(train.obsm["spatial"], _counts(train), number)
+        called = stats.false_discovery_control(p_values) <= _FDR
+        scored = scores.discoveries(called, truth, _LEAST_SD)
+        scored["ranking_power"] = scores.power_of_ranking(-p_values, truth, _LEAST_SD, _FDR)
+        of_number = "" if number == _MORAN_NEIGHBOURS[0] else f"_{number}_neighbours"
+        found |= {f"spatial_{name}{of_number}": value for name, value in scored.items()}
+    return found
 
 
 def _at_places(model: SpatialBAE, test: Any) -> dict[str, float]:

@@ -131,12 +131,43 @@ def test_components_of_niches() -> None:
         baselines.niche_pca(places[:650], counts[:650], np.ones(650), slices[:650])
 
 
+def test_moran_by_permutation() -> None:
+    """p-values of genes without structure are uniform, and I and its moments are those of
+    permutations; a gradient is found.
+    """
+    rng = np.random.default_rng(8)
+    places = rng.uniform(size=(150, 2))
+    counts = rng.poisson(np.full((150, 400), 9.0))
+    p_values = baselines.moran(places, counts, 6)
+    assert stats.kstest(p_values, "uniform").pvalue > 0.01
+    counts[:, 0] = rng.poisson(np.exp(1.0 + places[:, 0]))
+    p_values = baselines.moran(places, counts, 6)
+    assert p_values[0] < 1e-3
+    logs = np.log1p(counts / (counts.sum(1, keepdims=True) / np.median(counts.sum(1))))[:, 1]
+    apart = np.linalg.norm(places[:, None] - places, axis=-1)
+    near = np.argsort(apart, 1)[:, 1:7]
+
+    def statistic(values: np.ndarray) -> float:
+        values = values - values.mean()
+        return float(values @ values[near].mean(1) / (values @ values))
+
+    drawn = [statistic(rng.permutation(logs)) for _ in range(2000)]
+    # Five standard errors of a share of 2000.
+    assert p_values[1] == pytest.approx(np.mean(np.array(drawn) >= statistic(logs)), abs=0.055)
+
+
 def test_made_tissues_and_discoveries(tmp_path: pathlib.Path) -> None:
     """Rank sums find most of what differs; nearly none is false, as they ask for differences that
     are beyond chance and large.
     """
     found = call(command.STUDY, tmp_path, "--dataset=made", "--model=rank_sums")["metrics"]
     assert found["power"] > 0.5 and found["false_discoveries"] < 0.15
+    made_smaller = ("--dataset=made", "--model=moran", "--cells=500", "--genes=60")
+    found = call(command.STUDY, tmp_path / "moran", *made_smaller)
+    assert found["variant"] == "made cells 500 genes 60"
+    # As few cells say less, more neighbours find more.
+    few, many = (found["metrics"][f"spatial_power{v}"] for v in ("", "_25_neighbours"))
+    assert 0.1 < few < many and found["metrics"]["spatial_false_discoveries"] < 0.15
     # Batches change counts alone, in all layers; and what is known holds for them too.
     plain, batches = (data.load(None, "made", seed=1, batches=b).train for b in (1, 2))
     assert "batch" not in plain.obs and set(batches.obs["batch"]) == {"batch 0", "batch 1"}
@@ -146,6 +177,13 @@ def test_made_tissues_and_discoveries(tmp_path: pathlib.Path) -> None:
     noise = np.random.default_rng(0).normal(size=(len(logs), 3))
     # Four standard errors of some 1170 cells.
     assert abs(scores.predictability(noise, batches.obs["batch"].to_numpy()) - 0.5) < 0.06
+    # One false gene among five different ones, in the third place: a sixth of all.
+    truth = np.array([1.0, 1.0, 0.0, 1.0, 1.0, 1.0])
+    score = np.arange(6.0)[::-1]
+    for fdr, power in ((0.05, 0.4), (0.2, 1.0), (0.17, 1.0), (0.16, 0.4)):
+        assert scores.power_of_ranking(score, truth, 0.25, fdr) == pytest.approx(power)
+    assert scores.power_of_ranking(-score, truth, 0.25, 0.05) == pytest.approx(0.6)
+    assert scores.power_of_ranking(score, 0.0 * truth, 0.25, 0.05) == 0.0
     called, truth = np.array([True, True, False, False]), np.array([1.0, 0.1, -0.5, 0.0])
     scored = scores.discoveries(called, truth, 0.25)
     assert scored == {"discoveries": 2.0, "false_discoveries": 0.5, "power": 0.5}
