@@ -78,6 +78,20 @@ def test_every_page_with_python_blocks_is_tested_or_executed() -> None:
     assert pages <= {*GUIDES, "serving.md", SCIKIT_LEARN}, pages
 
 
+def test_every_room_and_every_data_set_is_on_a_page_of_the_reference() -> None:
+    """A room is a folder or a file of the package; ``core`` shows three of its modules only."""
+    package = ROOT / "gpflow_bae"
+    rooms = {path.parent.name for path in package.glob("*/__init__.py")}
+    rooms |= {path.stem for path in package.glob("*.py")}
+    sets = {f"datasets.{path.stem}" for path in (package / "datasets").glob("*.py")}
+    expected = (rooms | sets) - {"__init__", "core", "versions", "datasets"}
+    expected -= {"datasets.__init__", "datasets.files"}
+    pages = [p.read_text(encoding="utf-8") for p in (ROOT / "docs" / "api").glob("*.md")]
+    shown = re.findall(r"^\.\. automodule:: gpflow_bae\.(\S+)$", "\n".join(pages), flags=re.M)
+    assert expected <= set(shown), expected - set(shown)
+    assert len(shown) == len(set(shown))
+
+
 def check_what_the_guide_for_scikit_learn_says(names: dict[str, Any]) -> None:
     error, reference = (names["standardised_error"](names[k]) for k in ("pipeline", "components"))
     assert reference == pytest.approx(0.46, abs=0.005)
