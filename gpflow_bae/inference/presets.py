@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..core.annotations import check_arguments
 from ..data import Observations
-from ..mcmc import adaptive_sghmc, mclmc, sghmc
+from ..mcmc import State, adaptive_sghmc, mclmc, sghmc
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..mcmc.energy_variance import from_energy_variance
 from ..mcmc.step_size import from_curvature
@@ -79,7 +79,7 @@ def _coordinates(model: Any, data: Any) -> Literal["none", "prior", "fisher"]:
     widest = max((math.prod(shape[:-1]) + shape[-1] for shape in shapes), default=0)
     if has_code_covariance(model, data) and widest <= data.num_points:
         with contextlib.suppress(ValueError):  # which says what stands in the way
-            FisherPreconditioner(model, data, 1, lambda position: None, owned)
+            FisherPreconditioner(model, data, 1, lambda at: State(at, {}, {}), owned)
             return "fisher"
     with contextlib.suppress(ValueError):
         found = Preconditioner(model, data, owned)

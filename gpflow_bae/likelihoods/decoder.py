@@ -52,6 +52,7 @@ class DecoderLikelihood(gpflow.likelihoods.Likelihood):
         )
         self.decoder = decoder
         self.observation = masked(likelihood)
+        self.observation.check_outputs(decoder.output_dim)
         self.num_draws = int(num_draws)
         self.seed = seed if isinstance(seed, tf.Variable) else int(seed)
 

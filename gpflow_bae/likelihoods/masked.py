@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import check_shapes, inherit_check_shapes
+from check_shapes.exceptions import ShapeMismatchError
 from gpflow.base import TensorType
 
 from ..core.annotations import check_arguments
@@ -76,6 +77,29 @@ class MaskedLikelihood(gpflow.Module):
     def support(self) -> Support | None:
         """The support of an observation; None for all numbers."""
         return support_of(self._scalar)
+
+    def check_outputs(self, num_outputs: int, whose: str = "the decoder") -> None:
+        """Check that the likelihood is one of P outputs.
+
+        A parameter of each output, such as ``Gaussian([0.1, 0.2])``, would otherwise be broadcast
+        against another number of them, and a density be counted several times.
+
+        :param num_outputs: P.
+        :param whose: what has P outputs, in the error message.
+        :raises ValueError: if parameters have neither one number nor P.
+        """
+        one = tf.ones([1, num_outputs], gpflow.default_float())
+        try:
+            fits = self._entry_log_prob(one, one).shape == one.shape
+        except (ValueError, tf.errors.InvalidArgumentError, ShapeMismatchError):
+            fits = False
+        if not fits:
+            shapes = sorted({tuple(p.shape) for p in self.parameters if p.shape.rank})
+            raise ValueError(
+                f"likelihood {type(self._scalar).__name__} has parameters of shape {shapes}, and "
+                f"{whose} has {num_outputs} output(s): give it one number for all of them, or one "
+                "for each."
+            )
 
     def check_support(self, Y: np.ndarray, mask: np.ndarray | None = None, name: str = "Y") -> None:
         """Check that observations are in the likelihood's support.

@@ -109,7 +109,8 @@ class Autoencoder(gpflow.Module):
             priors of :class:`~gpflow_bae.decoders.KerasDecoder`, or one with priors of your own.
         :param likelihood: one of :mod:`gpflow_bae.likelihoods`, or a scalar GPflow likelihood.
         :param guide: how codes are inferred, one of :mod:`gpflow_bae.guides`.
-        :raises ValueError: if guide, decoder and prior disagree about the number of channels.
+        :raises ValueError: if guide, decoder and prior disagree about the number of channels, or
+            decoder and likelihood about that of outputs.
         """
         super().__init__(name=None)
         decoder, latent_dim = as_decoder(decoder), latent_prior.latent_dim
@@ -131,6 +132,7 @@ class Autoencoder(gpflow.Module):
         self.latent_prior = latent_prior
         self.decoder = decoder
         self.likelihood = masked(likelihood)
+        self.likelihood.check_outputs(decoder.output_dim)
         self.guide = guide
 
     @property

@@ -61,7 +61,8 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         :param guide: how codes are inferred; an encoder is used with a mean-field guide.
         :param kernel: any GPflow kernel over L inputs.
         :param inducing_variable: GPflow inducing variables in the latent space, or [M, L].
-        :param likelihood: any scalar GPflow likelihood, shared by the outputs.
+        :param likelihood: any scalar GPflow likelihood, shared by the outputs, so that each of its
+            parameters is one number.
         :param output_dim: P, the number of columns of the data.
         :param num_draws: draws of each code in an estimate of the bound. None uses the exact
             expectation, for Gaussian codes, a Gaussian likelihood of one variance, a zero mean
@@ -71,8 +72,9 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         :param q_diag: whether q(v_p) has diagonal covariances, for thousands of columns.
         :param mean_function: mean of the functions; :class:`gpflow_bae.decoders.Biases` adds a
             bias for every column and every row.
-        :raises ValueError: for more latent dimensions than columns, ``num_draws`` below 1, and
-            ``num_draws=None`` where expectations have no closed form.
+        :raises ValueError: for more latent dimensions than columns, a likelihood with a parameter
+            of each output, ``num_draws`` below 1, and ``num_draws=None`` where expectations have
+            no closed form.
         :raises TypeError: for a likelihood that does not factorise over outputs, and a ``guide``
             that is neither a guide nor a Gaussian encoder.
         """
@@ -95,7 +97,8 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
                 "likelihood must be a scalar GPflow likelihood (one that factorises over outputs), "
                 f"got {kind_of(likelihood)}."
             )
-        masked(likelihood)  # raises for likelihoods that read more than one column
+        # One density for all cells: a parameter of each output would be counted for every cell.
+        masked(likelihood).check_outputs(1, "a cell, which a GPLVM takes by itself,")
         self.guide = guide
         self.latent_prior = StandardNormal(guide.latent_dim)
         self.decoder = GPDecoder(kernel, inducing_variable, output_dim, q_diag, mean_function)

@@ -303,6 +303,18 @@ def test_channel_mismatch_is_refused(
         )
 
 
+def test_noise_of_each_output_is_of_as_many_outputs() -> None:
+    """Another number would be broadcast, or fail in the fit."""
+
+    def model(*variances: float) -> BayesianAutoencoder:
+        decoder, encoder = KerasDecoder(network(L, P)), StochasticEncoder(network(2 * P, L))
+        return BayesianAutoencoder(StandardNormal(L), decoder, encoder, Gaussian(variances))
+
+    assert model(*np.linspace(0.1, 0.4, P)).likelihood.variance.shape == [P]
+    with pytest.raises(ValueError, match=r"shape \[\(3,\)\], and the decoder has 4 output"):
+        model(0.1, 0.2, 0.3)
+
+
 class _KnownDraws(Encoder):
     """An encoder whose successive draws are given arrays [S, T, N, L]."""
 

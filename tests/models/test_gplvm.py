@@ -336,6 +336,9 @@ def test_bad_arguments() -> None:
     encoder = encoders.FreeFormEncoder(1, N, L)
     with pytest.raises(TypeError, match="likelihood must be a scalar GPflow likelihood"):
         make_model(encoder, likelihood=gpflow.likelihoods.Softmax(3))
+    # Each cell is taken by itself, so that its density would be counted for every variance.
+    with pytest.raises(ValueError, match=r"shape \[\(5,\)\], and a cell.* has 1 output"):
+        make_model(encoder, likelihood=gpflow.likelihoods.Gaussian(np.linspace(0.1, 0.5, P)))
     with pytest.raises(TypeError, match="guide must be"):
         make_model("gaussian")
     with pytest.raises(TypeError, match="encoder must be one of gpflow_bae.encoders"):

@@ -196,5 +196,5 @@ def test_priors_of_anybody_are_told_apart_by_what_they_say_of_themselves() -> No
             return 0.0 * value
 
     assert call_text(Flat()) == "Flat()"
-    assert call_text(UniformOnCircle(2.5)) == "UniformOnCircle(period=[2.5])"
+    assert call_text(UniformOnCircle(2.5)) == "UniformOnCircle(period=2.5)"
     assert call_text(UniformOnCircle(2.0)) != call_text(UniformOnCircle(2.5))
