@@ -78,9 +78,10 @@ test-matrix: ## Run all tests with the oldest versions, with the newest, and wit
 	$(MAKE) --keep-going test-min test-all test-numpy2
 
 # Sphinx gives its processes pages in pieces of neighbours: in two pieces all tutorials, which take
-# most of the time, would be in one of them and run one after the other. Of 24 each has three pages.
+# most of the time, would be in one of them and run one after the other. Many more would start so many
+# kernels beside the tests that some do not answer in a minute.
 docs: $(DOCS_STAMP) ## Build the documentation into docs/_build; tutorials run, a warning is an error.
-	$(PY) -m sphinx -j 24 -W --keep-going -b html docs docs/_build
+	$(PY) -m sphinx -j 16 -W --keep-going -b html docs docs/_build
 
 lint: $(STAMP) ## Check style, formatting and types.
 	$(PY) -m ruff check .
