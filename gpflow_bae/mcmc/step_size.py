@@ -15,8 +15,9 @@ where e is one standard deviation of the density along v, and sets::
     h = 2 fraction / A^1/2
 
 during adaptation; then h is fixed. A is the last estimate if that is larger than A. Otherwise log A
-goes a part of the way to it, the (n + 5)-th in the n-th step, and later a hundredth: the stiffest
-regions determine stability, and a chain that starts at a mode meets stiffer ones on its way.
+goes a part of the way to it: a hundredth, because the stiffest regions determine stability, or,
+until an estimate first exceeds A, the (n + 5)-th in the n-th step, because a chain that starts at a
+mode meets stiffer regions on its way.
 
 This is too conservative for a target with walls that are stiffer than the rest by orders of
 magnitude, such as a standard deviation that a network predicts and that tends to 0: h is set by the
@@ -44,7 +45,8 @@ from gpflow_bae.mcmc.types import Position, Seed, cast_scalar
 __all__ = ["from_curvature", "with_step_size"]
 
 _FIRST_ITERATIONS = 30  # power iterations of the first estimate
-# The n-th estimate, from 0, takes a larger curvature 1 / (n + 5) of the way down, at least 1 / 100.
+# The n-th estimate takes a larger curvature 1 / (n + 5) of the way down, at least 1 / 100; n is
+# counted from 0 to the first estimate that exceeds the curvature, which sets it to the last.
 _CAUTION, _MEMORY = 5, 100
 _SEED = (0x57, 0xE9)  # seed of the initial direction
 _LIMIT = 2.0  # stability limit of h A^1/2 of the splitting schemes
@@ -116,11 +118,13 @@ def from_curvature(
             before = state.shared["curvature"]
             share = 1.0 / tf.cast(tf.minimum(estimates + _CAUTION, _MEMORY), found.dtype)
             forgotten = before * (found / before) ** share
-            curvature = tf.where(found > before, found, forgotten)
+            exceeds = found > before
+            curvature = tf.where(exceeds, found, forgotten)
+            number = tf.where(exceeds, _MEMORY - _CAUTION, estimates)
             changed = with_step_size(state, _LIMIT * fraction / tf.sqrt(curvature))
             return changed._replace(
                 elements={**changed.elements, "direction": direction},
-                shared={**changed.shared, "curvature": curvature, "estimates": estimates + 1},
+                shared={**changed.shared, "curvature": curvature, "estimates": number + 1},
             )
 
         due = (is_first | tf.equal(tf.math.floormod(at.number, every), 0)) & at.adapt
