@@ -78,8 +78,8 @@ test-matrix: ## Run all tests with the oldest versions, with the newest, and wit
 	$(MAKE) --keep-going test-min test-all test-numpy2
 
 # Sphinx gives its processes pages in pieces of neighbours: in two pieces all tutorials, which take
-# most of the time, would be in one of them and run one after the other. Many more would start so many
-# kernels beside the tests that some do not answer in a minute.
+# most of the time, would be in one of them and run one after the other; in 24, so many kernels start
+# beside the tests that some do not answer in a minute.
 docs: $(DOCS_STAMP) ## Build the documentation into docs/_build; tutorials run, a warning is an error.
 	$(PY) -m sphinx -j 16 -W --keep-going -b html docs docs/_build
 
