@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import gpflow
 import numpy as np
@@ -85,6 +85,7 @@ def log_prior_density(
     :raises ValueError: if a parameter has no prior.
     """
     total: tf.Tensor | float = 0.0
+    together: dict[tf.DType, list[tuple[_PositiveScalar, tf.Tensor]]] = {}
     for parameter, value in zip(parameters, values, strict=True):
         value = tf.identity(value)  # as in constrain
         if parameter.prior is None:
@@ -93,6 +94,9 @@ def log_prior_density(
                 "no prior; set `parameter.prior` to a tfp distribution, or keep it fixed with "
                 "gpflow.set_trainable(parameter, False)."
             )
+        if (scalar := _positive_scalar(parameter)) is not None:
+            together.setdefault(value.dtype, []).append((scalar, value))
+            continue
         prior = parameter.prior
         transform = parameter.transform
         on_unconstrained = parameter.prior_on == gpflow.base.PriorOn.UNCONSTRAINED
@@ -110,6 +114,8 @@ def log_prior_density(
             event_ndims = value.shape.rank - chain_ndims
             log_prob += transform.forward_log_det_jacobian(value, event_ndims=event_ndims)
         total += tf.cast(log_prob, gpflow.default_float())
+    for members in together.values():
+        total += tf.cast(_positive_scalars_sum(members), gpflow.default_float())
     return tf.convert_to_tensor(total, dtype=gpflow.default_float())
 
 
@@ -140,6 +146,50 @@ def _scalar_normal_sum(
         squares = tf.reduce_sum(tf.square(standardised), axes)
     size = tf.reduce_prod(tf.shape(point)[chain_ndims:])
     return -0.5 * squares - constant * tf.cast(size, point.dtype)
+
+
+class _PositiveScalar(NamedTuple):
+    """A parameter softplus(value) + lower of one number, under LogNormal(location, scale)."""
+
+    lower: Any
+    location: Any
+    scale: Any
+
+
+def _positive_scalar(parameter: Parameter) -> _PositiveScalar | None:
+    """Return what such a parameter is, the default of kernels and likelihoods; else None."""
+    prior, transform = parameter.prior, parameter.transform
+    is_scalar = parameter.shape.rank == 0 and parameter.prior_on == gpflow.base.PriorOn.CONSTRAINED
+    if not is_scalar or type(prior) is not tfp.distributions.LogNormal or prior.batch_shape.rank:
+        return None
+    lower: Any = 0.0
+    if isinstance(transform, tfp.bijectors.Chain) and len(transform.bijectors) == 2:
+        shift, transform = transform.bijectors
+        if type(shift) is not tfp.bijectors.Shift:
+            return None
+        lower = shift.shift
+    plain = type(transform) is tfp.bijectors.Softplus
+    if not plain or transform.hinge_softness is not None or transform.low is not None:
+        return None
+    return _PositiveScalar(lower, prior.loc, prior.scale)
+
+
+def _positive_scalars_sum(members: Sequence[tuple[_PositiveScalar, tf.Tensor]]) -> tf.Tensor:
+    """Return the sum of log densities of unconstrained values [chains...] of one dtype.
+
+    One by one, with TFP's functions, they would be most of the operations of a small model.
+    """
+    scalars, values = zip(*members, strict=True)
+    stacked = tf.stack(values, -1)
+    lower, location, scale = (
+        tf.stack([tf.cast(part, stacked.dtype) for part in parts])
+        for parts in zip(*scalars, strict=True)
+    )
+    log = tf.math.log(tf.math.softplus(stacked) + lower)
+    constant = 0.5 * np.log(2.0 * np.pi) + tf.math.log(scale)
+    log_normal = -0.5 * tf.square((log - location) / scale) - constant - log
+    log_jacobian = -tf.math.softplus(-stacked)  # the logarithm of softplus'
+    return tf.reduce_sum(log_normal + log_jacobian, -1)
 
 
 def flatten(values: Sequence[TensorType], dtype: tf.DType | None = None) -> tf.Tensor:

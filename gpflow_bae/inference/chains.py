@@ -13,7 +13,7 @@ __all__ = ["chain_seeds", "map_chains", "of_chain", "stack_chains"]
 def map_chains(
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
-    like: Any,
+    like: Callable[[], Any],
 ) -> Any:
     """Apply ``function`` to each chain's part of ``arguments``, and stack the results.
 
@@ -21,16 +21,18 @@ def map_chains(
     bit, those of a run of that chain alone, for any networks.
 
     :param arguments: structures whose leaves are [C, ...].
-    :param like: a structure of tensors with the shapes and types of one chain's result.
+    :param like: returns a structure of tensors with the shapes and types of one chain's result.
     """
     count = tf.nest.flatten(arguments)[0].shape[0]
     if count == 1:
         result = function(*tf.nest.map_structure(lambda v: tf.squeeze(v, 0), arguments))
-        return tf.nest.map_structure(lambda v: v[tf.newaxis], result)
+        return tf.nest.map_structure(lambda v: tf.expand_dims(v, 0), result)
     return tf.map_fn(
         lambda parts: function(*parts),
         arguments,
-        fn_output_signature=tf.nest.map_structure(lambda v: tf.TensorSpec(v.shape, v.dtype), like),
+        fn_output_signature=tf.nest.map_structure(
+            lambda v: tf.TensorSpec(v.shape, v.dtype), like()
+        ),
         parallel_iterations=count,
     )
 

@@ -33,7 +33,6 @@ __all__ = [
 
 KINDS = ("gaussian", "binomial")
 
-_ALGORITHM = "philox"
 _PHILOX = tf.random.Algorithm.PHILOX.value
 _SCRAMBLING = np.array([0x02461E293EC8F720], np.uint64)
 _ZERO = np.zeros(1, np.uint64)
@@ -126,7 +125,7 @@ def _bits(
     A round draws for every leaf of a position, and the time to trace and optimise its graph grows
     with the number of operations.
     """
-    # TensorFlow's scrambling of a seed, which split and fold_in use too.
+    # TensorFlow's scrambling of a seed.
     scrambled = tf.bitcast(
         tf.reshape(_philox([4], _SCRAMBLING, tf.cast(seed, tf.uint64), tf.uint32), [2, 2]),
         tf.uint64,
@@ -197,13 +196,13 @@ def uniform(
 
 
 def split(seed: Seed, n: int = 2) -> tf.Tensor:
-    """Return ``n`` independent seeds [n, 2] from one; unstack along the first axis."""
-    return tf.random.split(seed, num=n, alg=_ALGORITHM)
+    """Return ``n`` independent seeds [n, 2] from one, as ``tf.random.split``."""
+    return _bits([n, 2], seed, tf.int32)
 
 
 def fold_in(seed: Seed, number: int | tf.Tensor) -> tf.Tensor:
-    """Return a seed [2] made of a seed and an integer."""
-    return tf.random.fold_in(seed, number, alg=_ALGORITHM)
+    """Return a seed [2] made of a seed and an integer, as ``tf.random.fold_in``."""
+    return tf.stack([_bits([], seed, tf.int32), tf.cast(number, tf.int32)])
 
 
 def noise_like(position: Position, seed: Seed, kind: str = "gaussian") -> Position:

@@ -167,30 +167,33 @@ def _largest_curvature(
     # In a minibatch the direction is that of some items only, and not normalised.
     first, _ = _normalised(state.elements["direction"])
 
-    def at(direction: Position, distance: tf.Tensor) -> Position:
-        return gradient(
+    def body(
+        i: tf.Tensor, direction: Position, curvature: tf.Tensor, down: Position
+    ) -> tuple[Any, ...]:
+        """Compute one gradient, so that it is traced once: first below, then above."""
+        e = 1.0 / tf.sqrt(curvature)
+        is_up = tf.equal(i % 2, 1)
+        distance = tf.where(is_up, e, -e)
+        found = gradient(
             tf.nest.map_structure(
                 lambda q, v: q + cast_scalar(distance, v.dtype) * v, position, direction
             )
         )
-
-    def body(i: tf.Tensor, direction: Position, curvature: tf.Tensor) -> tuple[Any, ...]:
-        e = 1.0 / tf.sqrt(curvature)
-        down, up = at(direction, -e), at(direction, e)
         product = tf.nest.map_structure(
-            lambda a, b: (a - b) / cast_scalar(2.0 * e, a.dtype), down, up
+            lambda a, b: (a - b) / cast_scalar(2.0 * e, a.dtype), down, found
         )
         following, norm = _normalised(product)
-        good = tf.math.is_finite(norm) & (norm > 0.0)
+        good = is_up & tf.math.is_finite(norm) & (norm > 0.0)
         direction = tf.nest.map_structure(
             lambda new, old: tf.where(good, new, old), following, direction
         )
-        return i + 1, direction, tf.where(good, norm, 4.0 * curvature)
+        worse = tf.where(is_up, 4.0 * curvature, curvature)
+        return i + 1, direction, tf.where(good, norm, worse), found
 
-    _, direction, curvature = tf.while_loop(
-        lambda i, *_: i < iterations,
+    _, direction, curvature, _ = tf.while_loop(
+        lambda i, *_: i < 2 * iterations,
         body,
-        (tf.constant(0), first, state.shared["curvature"]),
+        (tf.constant(0), first, state.shared["curvature"], first),
         parallel_iterations=1,
     )
     return direction, curvature

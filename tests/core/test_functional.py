@@ -248,6 +248,27 @@ def test_scalar_normal_shortcut_and_its_gradient() -> None:
     )
 
 
+def test_positive_scalars_are_summed_as_tfps_densities_and_jacobians() -> None:
+    """Of several bounds, priors and chains, beside a parameter of another kind (float64)."""
+    lower, rng = [0.0, 1e-6, 0.3], np.random.default_rng(0)
+    parameters = [
+        Parameter(
+            1.0, transform=gpflow.utilities.positive(b), prior=tfd.LogNormal(_f64(m), _f64(s))
+        )
+        for b, m, s in zip(lower, [0.0, -3.0, 2.0], [1.0, 0.5, 2.0], strict=True)
+    ]
+    gamma = tfd.Gamma(_f64(2.0), _f64(1.0))
+    parameters.insert(1, Parameter(1.0, transform=gpflow.utilities.positive(), prior=gamma))
+    values = [tf.constant(v) for v in 3.0 * rng.standard_normal((4, 5))]
+    expected = sum(
+        p.prior.log_prob(p.transform.forward(tf.identity(v)))
+        + p.transform.forward_log_det_jacobian(tf.identity(v), event_ndims=0)
+        for p, v in zip(parameters, values, strict=True)
+    )
+    found = log_prior_density(parameters, values, chain_ndims=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
 def test_mixed_precisions_add_up() -> None:
     """A float32 and a float64 parameter: each term in its own type, the sum in default_float()."""
     network = Parameter(

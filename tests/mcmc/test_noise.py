@@ -90,6 +90,14 @@ def test_bits_are_tensorflows(dtype: tf.DType) -> None:
         np.testing.assert_array_equal(noise._bits([3, 5], seed, dtype), expected)
 
 
+def test_seeds_are_tensorflows() -> None:
+    for seed in ([1, 2], [-5, 2**31 - 1], [12345678, -987654]):
+        expected = tf.random.split(seed, 4, alg="philox")
+        np.testing.assert_array_equal(noise.split(seed, 4), expected)
+        expected = tf.random.fold_in(seed, -7, alg="philox")
+        np.testing.assert_array_equal(noise.fold_in(seed, -7), expected)
+
+
 def test_split_gives_distinct_seeds_the_same_under_xla() -> None:
     seeds = noise.split(SEED, 50)
     assert seeds.shape == (50, 2)

@@ -203,11 +203,14 @@ class ChainSampling(ChainTarget, Algorithm):
         self, chains: Chain, seeds: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
         def mapped(chains: Chain, seeds: tf.Tensor, fed: Any) -> tuple[Chain, RoundStatistics]:
-            one, zero = of_chain(chains, 0), tf.zeros([])
+            def like() -> tuple[Chain, RoundStatistics]:
+                one, zero = of_chain(chains, 0), tf.zeros([])
+                return one, self.statistics(one.sampler, zero, zero, zero)
+
             return map_chains(
                 lambda chain, seed, fed: self._round(chain, seed, first, adapt, fed),
                 (chains, seeds, fed),
-                like=(one, self.statistics(one.sampler, zero, zero, zero)),
+                like,
             )
 
         return self.spread.chains.over_devices(mapped, (chains, seeds, fed))

@@ -127,7 +127,7 @@ class FisherPreconditioner(Preconditioner):
             return function(chain, fold_in(seed, _SEED))
 
         def of_all(chains: Chain, seeds: tf.Tensor) -> Chain:
-            return map_chains(of_one, (chains, seeds), like=of_chain(chains, 0))
+            return map_chains(of_one, (chains, seeds), like=lambda: of_chain(chains, 0))
 
         return of_all
 

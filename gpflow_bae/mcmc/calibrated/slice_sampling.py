@@ -30,6 +30,7 @@ from gpflow_bae.mcmc.types import Seed, validate
 __all__ = ["slice_step"]
 
 _MAX_SHRINKS = 60  # by then the interval is 1e-18 of its width
+_LEVEL, _RIGHT, _LEFT, _WITHIN, _END = range(5)  # stages of an update
 
 
 def slice_step(
@@ -54,44 +55,45 @@ def slice_step(
     width = tf.cast(width, tf.float64)
     zero = tf.zeros([], tf.float64)
     draws = uniform([3 + _MAX_SHRINKS], seed)
-    level = log_density(zero) + tf.math.log(draws[0])
     left = -width * draws[1]
     # The limit of steps to the left is random, which makes the update reversible.
     of_left = tf.cast(tf.floor(draws[2] * (max_expansions + 1)), tf.int32)
 
-    def above(t: tf.Tensor) -> tf.Tensor:
-        return log_density(t) > level  # False for NaN
+    of_right = max_expansions - of_left
 
-    def stepped_out(end: tf.Tensor, step: tf.Tensor, most: tf.Tensor) -> tf.Tensor:
-        _, end = tf.while_loop(
-            lambda i, end: (i < most) & above(end),
-            lambda i, end: (i + 1, end + step),
-            (tf.constant(0), end),
-            parallel_iterations=1,
-        )
-        return end
-
-    right = stepped_out(left + width, width, max_expansions - of_left)
-    left = stepped_out(left, -width, of_left)
-
-    def shrink(
-        i: tf.Tensor, left: tf.Tensor, right: tf.Tensor, t: tf.Tensor, done: tf.Tensor
+    def body(
+        stage: tf.Tensor,
+        i: tf.Tensor,
+        level: tf.Tensor,
+        left: tf.Tensor,
+        right: tf.Tensor,
+        t: tf.Tensor,
     ) -> tuple[tf.Tensor, ...]:
-        t = left + draws[3 + i] * (right - left)
-        done = above(t)
-        below = t < 0.0
+        """Compute one log density, so that it is traced once for all stages."""
+        first, to_right, to_left, within = (tf.equal(stage, s) for s in range(_END))
+        t = left + draws[3 + tf.minimum(i, _MAX_SHRINKS - 1)] * (right - left)
+        t = tf.where(first, zero, tf.where(to_right, right, tf.where(to_left, left, t)))
+        found = log_density(t)
+        above = found > level  # False for NaN
+        level = tf.where(first, found + tf.math.log(draws[0]), level)
+        grown = above & ((to_right & (i < of_right)) | (to_left & (i < of_left)))
+        outside = within & ~above
+        right = tf.where(grown & to_right, right + width, tf.where(outside & (t >= 0.0), t, right))
+        left = tf.where(grown & to_left, left - width, tf.where(outside & (t < 0.0), t, left))
+        stays = grown | outside
         return (
-            i + 1,
-            tf.where(below & ~done, t, left),
-            tf.where(below | done, right, t),
+            tf.where(stays, stage, stage + 1),
+            tf.where(stays, i + 1, 0),
+            level,
+            left,
+            right,
             t,
-            done,
         )
 
-    *_, t, found = tf.while_loop(
-        lambda i, left, right, t, done: ~done & (i < _MAX_SHRINKS),
-        shrink,
-        (tf.constant(0), left, right, zero, tf.constant(False)),
+    stage, *_, t = tf.while_loop(
+        lambda stage, i, *_: (stage < _WITHIN) | ((stage < _END) & (i < _MAX_SHRINKS)),
+        body,
+        (tf.constant(_LEVEL), tf.constant(0), zero, left, left + width, zero),
         parallel_iterations=1,
     )
-    return tf.where(found, t, zero)
+    return tf.where(tf.equal(stage, _END), t, zero)
