@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from ..data.memory import check_bytes
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
 from ..posteriors import Bank, Posterior, TemperedPosterior
+from .checks.agreement import Agreement, first_kept
 from .checks.drift_check import warn_of_drift
 from .checks.fit_check import warn_of_useless_fit
 from .checks.inducing_check import warn_of_inducing
@@ -67,6 +69,7 @@ def sample_amortized(
     out_dir: str | os.PathLike[str] | None = None,
     resume: bool = False,
     max_samples: int | None = None,
+    until_rhat: float | None = None,
     checkpoint_every: int = 20,
     jit_compile: bool | None = None,
     progress: bool = True,
@@ -107,6 +110,10 @@ def sample_amortized(
         to a finished run; with a smaller one the result has all that are there.
     :param max_samples: stop early, after that many samples; the run in ``out_dir`` can be resumed
         later, with the samples of an uninterrupted run.
+    :param until_rhat: end the run as soon as 95 % of the decoder's outputs have an R-hat of at most
+        this between chains, such as 1.05 (:class:`~gpflow_bae.inference.checks.agreement.Agreement`
+        says when it looks); ``num_samples`` is then the most, and 640 for ``"auto"``. The first
+        half of the samples counts as burn-in and is left out. Needs the extra ``diagnostics``.
     :param checkpoint_every: rounds between checkpoints.
     :param jit_compile: compile rounds with XLA; by default on a GPU, without a ``strategy``.
     :param callback: called with (rounds done, statistics) after each round.
@@ -149,6 +156,8 @@ def sample_amortized(
         given = (model, observations) if own else ()
         settings, of_preset = amortized_preset(settings, *given)
         sampler = of_preset if sampler is None else sampler
+        if until_rhat is not None:
+            settings = dataclasses.replace(settings, num_samples=16 * settings.num_samples)
     starts = starts_of_chains(warm_start, model, observations, num_chains)
     algorithm = kind(
         model,
@@ -162,6 +171,11 @@ def sample_amortized(
         point_estimates=point_estimates,
         moves=moves,
     )
+    agreement = None
+    if until_rhat is not None:
+        if replicas.workers.count > 1:
+            raise ValueError("until_rhat needs one process: leave it or strategy out.")
+        agreement = Agreement(algorithm, until_rhat)
     record = _record(algorithm, starts)
     replicas.agree(record | {"spread": spread})
     if out_dir is None:
@@ -194,6 +208,7 @@ def sample_amortized(
             checkpoint_every=checkpoint_every,
             progress=progress,
             callback=tell,
+            enough=None if agreement is None else agreement.reached,
             replicas=replicas,
         )
         if directory is not None:  # a resumed run has made no starts
@@ -202,12 +217,15 @@ def sample_amortized(
     start = 0.0 if starts[0] is None else found.start_seconds
     seconds = {"warm_start": start, "sampling": found.seconds}
     algorithm.assign(found.state)
-    posterior = _posterior(algorithm, found, record, seconds, losses)
+    first = 0 if agreement is None else first_kept(len(found.samples))
+    posterior = _posterior(algorithm, found, record, seconds, losses, first)
+    if agreement is not None:
+        agreement.warn()
     if isinstance(posterior, Posterior):
         warn_of_useless_fit(posterior)
         warn_of_inducing(posterior)
     warn_of_temperature(posterior)
-    warn_of_drift(posterior, settings.burnin_rounds)
+    warn_of_drift(posterior, posterior.bank.settings["burnin_rounds"])
     warn_of_inputs(posterior)
     return posterior
 
@@ -258,9 +276,10 @@ def _posterior(
     record: dict[str, Any],
     seconds: dict[str, float],
     losses: list[np.ndarray],
+    first: int,
 ) -> Posterior | TemperedPosterior:
-    """Return the posterior of a run, with draws [C, S, ...]."""
-    model = algorithm.model
+    """Return the posterior of a run, with draws [C, S, ...] of its samples from ``first`` on."""
+    model, settings = algorithm.model, algorithm.settings
     traces = {
         f"trace/{k}": np.moveaxis(v[..., 0] if k == "step_size" else v, 0, 1)
         for k, v in found.trace.items()
@@ -276,12 +295,13 @@ def _posterior(
         temperature=temperature if isinstance(temperature, float) else 1.0,
         settings={
             **record,
-            "num_samples": algorithm.settings.num_samples,
+            "num_samples": settings.num_samples,
             "warm_start": None,
-            "burnin_rounds": algorithm.settings.burnin_rounds,
+            "burnin_rounds": settings.burnin_rounds + first * settings.rounds_per_sample,
         },
         seconds=seconds,
     )
+    bank = bank.select(slice(first, None)) if first else bank
     if isinstance(model, TemperedBAE):
         return TemperedPosterior(model, bank, swap_rate=np.full(algorithm.num_chains - 1, np.nan))
     return Posterior(model, bank, algorithm.data)

@@ -20,6 +20,7 @@ from .run_records import RunRecords
 __all__ = ["Algorithm", "Run", "report", "run", "watched"]
 
 Trace = Mapping[str, np.ndarray]
+Samples = Sequence[Mapping[str, np.ndarray]]
 Watcher = Callable[[str, int, Trace], None]
 
 _watchers: contextvars.ContextVar[tuple[Watcher, ...]] = contextvars.ContextVar(
@@ -106,7 +107,7 @@ class Run(NamedTuple):
     """The result of a run."""
 
     state: Any
-    samples: Sequence[Mapping[str, np.ndarray]]
+    samples: Samples
     """Samples as named arrays; those of a run with a folder are read from its file on access."""
     trace: dict[str, np.ndarray]
     """Statistics by name, rows in the order of the steps."""
@@ -126,6 +127,7 @@ def run(
     seconds_between_checkpoints: float = 60.0,
     progress: bool = True,
     callback: Callable[[int, Trace], bool | None] | None = None,
+    enough: Callable[[int, Callable[[], Samples]], bool] | None = None,
     replicas: Replicas = ALONE,
 ) -> Run:
     """Run an algorithm from its start, or from the last checkpoint in ``directory``, to its end.
@@ -140,6 +142,8 @@ def run(
         ``seconds_between_checkpoints``, and at the end.
     :param callback: called with (steps taken, statistics) after each call; returning True ends the
         run.
+    :param enough: called before each call, and at the end, with the steps taken and a function that
+        returns the samples so far; returning True ends the run, which resumes to the same end.
     :param replicas: replicas that share the work; each process runs this loop, only the chief
         writes files and shows progress, and an interruption of one process ends all.
     :raises FloatingPointError: returned by ``algorithm.diagnose``; the last good state is saved.
@@ -169,7 +173,7 @@ def run(
                 "gpflow_bae wrote it: go on with that one, or choose another out_dir to start anew."
             ) from name
 
-    saved_number = -1
+    saved_number = -1 if found is None else number
 
     def save() -> None:
         nonlocal saved_number
@@ -188,6 +192,10 @@ def run(
         )
         saved_number = number
 
+    def stored() -> Samples:
+        samples.flush()
+        return samples.records()
+
     if found is None:
         save()  # the initialisation may have been expensive
     stop = algorithm.num_steps if stop is None else min(stop, algorithm.num_steps)
@@ -198,7 +206,7 @@ def run(
         interruptions_wait(directory is not None) as interruption,
         Progress(algorithm.label, stop, number, shown=progress and replicas.is_chief) as shown,
     ):
-        while number < stop:
+        while not (enough and enough(number, stored)) and number < stop:
             started = time.perf_counter()
             following, taken, trace = algorithm.step(state, number, stop)
             seconds += time.perf_counter() - started
@@ -218,9 +226,7 @@ def run(
                 saved_at = time.monotonic()
             shown.update(taken, *algorithm.summary(number, trace))
             report(algorithm.label, number, trace)
-            enough = callback is not None and callback(number, trace) is True
-            if enough and saved_number != number:
-                save()
+            ended = callback is not None and callback(number, trace) is True
             if replicas.workers.any(interruption.came):
                 if saved_number != number:
                     save()
@@ -228,6 +234,8 @@ def run(
                 if not interruption.came:
                     raise RuntimeError(f"Another worker was interrupted {words}; start all again.")
                 interruption.deliver(words)
-            if enough:
+            if ended:
                 break
+        if saved_number != number:
+            save()
     return Run(state, samples.records(), rows.stacked(), seconds, start_seconds)
