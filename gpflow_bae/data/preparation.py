@@ -12,7 +12,7 @@ import tensorflow as tf
 from ..base import VariationalModel
 from ..core.annotations import check_arguments
 from ..core.arguments import as_numbers
-from .compressed_rows import split_missing
+from .compressed_rows import sparse_extremes, split_missing
 from .memory import check_memory
 from .model_checks import SPLITTING_ADVICE, check_inputs, check_items, check_support
 from .observations import Observations, as_pair, check_has_rows, checked_inputs, mask_missing
@@ -70,8 +70,7 @@ def prepare_data(
     if scipy.sparse.issparse(Y):
         _check_takes_sparse(model)
         check_has_rows(Y.shape)
-        values = np.append(np.asarray(Y.tocsr().data, np.float32), np.float32(0.0))[:, None]
-        check_support(model, values)
+        check_support(model, sparse_extremes(Y), name="Y, in the extremes of its columns,")
         Y, mask, observed = split_missing(Y)
         has_tasks = False
     else:

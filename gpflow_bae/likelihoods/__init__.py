@@ -1,5 +1,6 @@
 """Observation likelihoods: GPflow likelihoods that omit missing entries, and further ones."""
 
+from .by_column import ByColumn
 from .counts import CountLikelihood, NegativeBinomial, Poisson, ZeroInflatedNegativeBinomial
 from .decoder import DecoderLikelihood
 from .masked import Bernoulli, Gaussian, MaskedLikelihood, entrywise, masked
@@ -7,6 +8,7 @@ from .ordinal import Ordinal
 
 __all__ = [
     "Bernoulli",
+    "ByColumn",
     "CountLikelihood",
     "DecoderLikelihood",
     "Gaussian",

@@ -74,6 +74,11 @@ class MaskedLikelihood(gpflow.Module):
         return self
 
     @property
+    def kind(self) -> str:
+        """The kind of the likelihood, in words."""
+        return type(self._scalar).__name__
+
+    @property
     def support(self) -> Support | None:
         """The support of an observation; None for all numbers."""
         return support_of(self._scalar)
@@ -96,7 +101,7 @@ class MaskedLikelihood(gpflow.Module):
         if not fits:
             shapes = sorted({tuple(p.shape) for p in self.parameters if p.shape.rank})
             raise ValueError(
-                f"likelihood {type(self._scalar).__name__} has parameters of shape {shapes}, and "
+                f"likelihood {self.kind} has parameters of shape {shapes}, and "
                 f"{whose} has {num_outputs} output(s): give it one number for all of them, or one "
                 "for each."
             )
@@ -118,7 +123,7 @@ class MaskedLikelihood(gpflow.Module):
             raise ValueError(
                 f"{name} holds {Y[tuple(place)]:g} (first at {place.tolist()}, "
                 f"{np.count_nonzero(wrong)} in all), and the likelihood "
-                f"{type(self._scalar).__name__} is one of {self.support.words}: take another "
+                f"{self.kind} is one of {self.support.words}: take another "
                 "likelihood, transform the values, or make NaN of those that are missing."
             )
 
@@ -275,9 +280,12 @@ def entrywise(
     return result
 
 
-def masked(likelihood: gpflow.likelihoods.Likelihood) -> MaskedLikelihood:
+def masked(
+    likelihood: gpflow.likelihoods.Likelihood | MaskedLikelihood, name: str = "likelihood"
+) -> MaskedLikelihood:
     """Return a masked likelihood: ``likelihood`` itself if it is one, else wrapped.
 
+    :param name: name of the likelihood in error messages.
     :raises TypeError: for a likelihood that does not factorise over outputs, or whose noise is a
         function of inputs.
     """
@@ -286,14 +294,14 @@ def masked(likelihood: gpflow.likelihoods.Likelihood) -> MaskedLikelihood:
     scalar = isinstance(likelihood, gpflow.likelihoods.ScalarLikelihood)
     if not scalar or isinstance(likelihood, gpflow.likelihoods.SwitchedLikelihood):
         raise TypeError(
-            "likelihood must factorise over outputs, with one function for each and no column of Y "
+            f"{name} must factorise over outputs, with one function for each and no column of Y "
             "that says which it is of: one of gpflow_bae.likelihoods or a "
             f"gpflow.likelihoods.ScalarLikelihood, got {kind_of(likelihood)}."
         )
     functions = (m for m in likelihood.submodules if isinstance(m, gpflow.functions.Function))
     if not all(isinstance(m, gpflow.functions.Constant) for m in functions):
         raise TypeError(
-            f"likelihood must not see inputs, and the noise of this {kind_of(likelihood)} is a "
+            f"{name} must not see inputs, and the noise of this {kind_of(likelihood)} is a "
             "function of them. gpflow_bae.likelihoods.Gaussian([0.1] * P) has one variance for "
             "each of P outputs."
         )
