@@ -76,7 +76,7 @@ def densities(F: np.ndarray, Y: np.ndarray) -> np.ndarray:
 
 
 def test_densities_of_cells_and_their_masked_sums() -> None:
-    """Against SciPy, cell by cell and summed over what is observed; NaN elsewhere does not count."""
+    """Against SciPy, cell by cell and summed where observed; NaN elsewhere does not count."""
     F, Y, mask = data()
     likelihood, expected = by_column(), densities(F.numpy(), Y)
     cells = likelihood.log_prob_of_cells(F, Y)
@@ -91,7 +91,6 @@ def test_densities_of_cells_and_their_masked_sums() -> None:
     gradient = tape.gradient(found, poisoned).numpy()
     np.testing.assert_array_equal(gradient[~mask], 0.0)
     assert np.all(gradient[mask] != 0.0)
-
 
 
 GPFLOW: dict[str, Callable[[Any, Any, tuple[Any, Any, Any]], Any]] = {
