@@ -14,7 +14,6 @@ __all__ = [
     "dense_rows",
     "from_arrays",
     "rows_seen",
-    "sparse_extremes",
     "split_missing",
     "to_arrays",
 ]
@@ -115,21 +114,6 @@ def rows_seen(mask: tf.Tensor | CompressedRows) -> tf.Tensor:
 def dense_rows(values: Any) -> Any:
     """Convert compressed rows to a dense tensor; return other values unchanged."""
     return values[..., :, :] if isinstance(values, CompressedRows) else values
-
-
-def sparse_extremes(Y: Any) -> np.ndarray:
-    """Return the smallest, the largest and a broken number of each column [3, P], and zero if none.
-
-    :param Y: SciPy matrix [N, P], with entries that are not stored, which are zero.
-    """
-    table = scipy.sparse.coo_matrix(Y)
-    values, columns = np.asarray(table.data, np.float32), table.col
-    found = np.zeros((3, Y.shape[1]), np.float32)
-    np.fmin.at(found[0], columns, values)
-    np.fmax.at(found[1], columns, values)
-    broken = ~np.isnan(values) & (values != np.round(values))
-    found[2, columns[broken]] = values[broken]
-    return found
 
 
 def split_missing(Y: Any) -> tuple[CompressedRows, CompressedRows | None, np.ndarray]:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from ..base import VariationalModel
 from ..core.annotations import check_arguments
 from ..core.arguments import as_numbers
-from .compressed_rows import sparse_extremes, split_missing
+from .compressed_rows import split_missing
 from .memory import check_memory
 from .model_checks import SPLITTING_ADVICE, check_inputs, check_items, check_support
 from .observations import Observations, as_pair, check_has_rows, checked_inputs, mask_missing
@@ -70,7 +70,9 @@ def prepare_data(
     if scipy.sparse.issparse(Y):
         _check_takes_sparse(model)
         check_has_rows(Y.shape)
-        check_support(model, sparse_extremes(Y), name="Y, in the extremes of its columns,")
+        stored, zeros = scipy.sparse.coo_matrix(Y), np.zeros(Y.shape[1], np.float32)
+        values = np.append(np.asarray(stored.data, np.float32), zeros)
+        check_support(model, values, columns=np.append(stored.col, np.arange(len(zeros))))
         Y, mask, observed = split_missing(Y)
         has_tasks = False
     else:

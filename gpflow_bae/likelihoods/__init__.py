@@ -3,7 +3,8 @@
 from .by_column import ByColumn
 from .counts import CountLikelihood, NegativeBinomial, Poisson, ZeroInflatedNegativeBinomial
 from .decoder import DecoderLikelihood
-from .masked import Bernoulli, Gaussian, MaskedLikelihood, entrywise, masked
+from .entrywise import entrywise
+from .masked import Bernoulli, Gaussian, MaskedLikelihood, masked
 from .ordinal import Ordinal
 
 __all__ = [

@@ -58,83 +58,103 @@ class ByColumn(MaskedLikelihood, gpflow.likelihoods.ScalarLikelihood):
         return [column for columns in self.columns for column in columns]
 
     @property
+    def num_outputs(self) -> int:
+        """Number of columns P."""
+        return len(self._order)
+
+    @property
     def kind(self) -> str:
         pairs = zip(self.parts, self.columns, strict=True)
         return ", ".join(f"{part.kind} of columns {list(columns)}" for part, columns in pairs)
 
     def check_outputs(self, num_outputs: int, whose: str = "the decoder") -> None:
-        if num_outputs != len(self._order):
+        if num_outputs != self.num_outputs:
             raise ValueError(
-                f"likelihood ByColumn is of {len(self._order)} columns, and {whose} has "
+                f"likelihood ByColumn is of {self.num_outputs} columns, and {whose} has "
                 f"{num_outputs} output(s): parts must list each of them once, and no others."
             )
 
-    def check_support(self, Y: np.ndarray, mask: np.ndarray | None = None, name: str = "Y") -> None:
-        if Y.shape[-1] != len(self._order):
-            raise ValueError(
-                f"{name} has {Y.shape[-1]} column(s), and the likelihood ByColumn is of "
-                f"{len(self._order)}."
-            )
-        for part, columns in zip(self.parts, self.columns, strict=True):
-            own = np.isin(np.arange(Y.shape[-1]), columns)
-            part.check_support(np.where(own, Y, np.nan), mask, name)
+    def check_support(
+        self,
+        Y: np.ndarray,
+        mask: np.ndarray | None = None,
+        name: str = "Y",
+        columns: np.ndarray | None = None,
+    ) -> None:
+        if columns is None:
+            columns = np.arange(Y.shape[-1])
+            if len(columns) != self.num_outputs:
+                raise ValueError(
+                    f"{name} has {len(columns)} column(s), and the likelihood ByColumn is of "
+                    f"{self.num_outputs}."
+                )
+        for part, own in zip(self.parts, self.columns, strict=True):
+            part.check_support(np.where(np.isin(columns, own), Y, np.nan), mask, name)
 
-    def _split(self, values: TensorType) -> list[tf.Tensor]:
-        """Return the values [..., P_k] of each part's columns, from [..., P]."""
+    def split(self, values: TensorType) -> list[tf.Tensor]:
+        """Return the values [..., P_k] of each part's columns, from [..., P].
+
+        :raises ValueError: for values of another number of columns.
+        """
         order, values = self._order, tf.convert_to_tensor(values)
+        if values.shape[-1] not in (None, len(order)):
+            raise ValueError(
+                f"The likelihood ByColumn is of {len(order)} columns, got values of shape "
+                f"{values.shape}."
+            )
         if order != sorted(order):
             values = tf.gather(values, order, axis=-1)
         found: list[tf.Tensor] = tf.split(values, [len(c) for c in self.columns], -1)
         return found
 
-    def _join(self, results: Iterable[tf.Tensor]) -> tf.Tensor:
-        """Return [..., P] from [..., P_k] of each part; the inverse of :meth:`_split`."""
+    def join(self, results: Iterable[tf.Tensor]) -> tf.Tensor:
+        """Return [..., P] from [..., P_k] of each part; the inverse of :meth:`split`."""
         order, joined = self._order, tf.concat(_of_one_type(results), -1)
         return joined if order == sorted(order) else tf.gather(joined, np.argsort(order), axis=-1)
 
     def _of_parts(self, method: str, *values: TensorType | None) -> list[Any]:
         """Return the results of a method of each part, given its columns of the values."""
-        split = [[None] * len(self.parts) if v is None else self._split(v) for v in values]
+        split = [[None] * len(self.parts) if v is None else self.split(v) for v in values]
         return [getattr(part, method)(*own) for part, *own in zip(self.parts, *split, strict=True)]
 
     def _of_scalars(self, method: str, X: TensorType, *values: TensorType) -> list[Any]:
         """Return those of a method of each GPflow likelihood, which also takes inputs."""
-        split = zip(self.parts, *map(self._split, values), strict=True)
+        split = zip(self.parts, *map(self.split, values), strict=True)
         return [getattr(part._scalar, method)(X, *own) for part, *own in split]
 
     # Masked likelihoods.
 
     def _entry_log_prob(self, F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        return self._join(self._of_parts("_entry_log_prob", F, Y))
+        return self.join(self._of_parts("_entry_log_prob", F, Y))
 
     @inherit_check_shapes
     def masked_log_prob(self, F: TensorType, Y: TensorType, mask: TensorType | None) -> tf.Tensor:
         return _sum(self._of_parts("masked_log_prob", F, Y, mask))
 
     def moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        mean, variance = map(self._join, zip(*self._of_parts("moments", F), strict=True))
+        mean, variance = map(self.join, zip(*self._of_parts("moments", F), strict=True))
         return mean, variance
 
     # GPflow's likelihoods.
 
     @inherit_check_shapes
     def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return self._join(self._of_scalars("_scalar_log_prob", X, F, Y))
+        return self.join(self._of_scalars("_scalar_log_prob", X, F, Y))
 
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._join(self._of_scalars("_conditional_mean", X, F))
+        return self.join(self._of_scalars("_conditional_mean", X, F))
 
     @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._join(self._of_scalars("_conditional_variance", X, F))
+        return self.join(self._of_scalars("_conditional_variance", X, F))
 
     @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
         found = self._of_scalars("_predict_mean_and_var", X, Fmu, Fvar)
-        mean, variance = map(self._join, zip(*found, strict=True))
+        mean, variance = map(self.join, zip(*found, strict=True))
         return mean, variance
 
     @inherit_check_shapes

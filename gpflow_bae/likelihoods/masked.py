@@ -7,7 +7,6 @@ with one more method that takes a mask. Any other scalar GPflow likelihood is wr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import gpflow
@@ -23,7 +22,7 @@ from ..core.arguments import as_numbers, kind_of
 from ..core.linalg import sum_of_squares
 from .support import FRACTIONS, Support, support_of
 
-__all__ = ["Bernoulli", "Gaussian", "MaskedLikelihood", "entrywise", "masked"]
+__all__ = ["Bernoulli", "Gaussian", "MaskedLikelihood", "masked"]
 
 tfd = tfp.distributions
 
@@ -106,12 +105,19 @@ class MaskedLikelihood(gpflow.Module):
                 "for each."
             )
 
-    def check_support(self, Y: np.ndarray, mask: np.ndarray | None = None, name: str = "Y") -> None:
+    def check_support(
+        self,
+        Y: np.ndarray,
+        mask: np.ndarray | None = None,
+        name: str = "Y",
+        columns: np.ndarray | None = None,
+    ) -> None:
         """Check that observations are in the likelihood's support.
 
         :param Y: [..., P]; NaN is missing.
         :param mask: True where observed; None for all.
         :param name: name of the observations in the error message.
+        :param columns: columns [K] of observations that are single cells [K].
         :raises ValueError: if not, with the value and position of the first.
         """
         if self.support is None:
@@ -258,26 +264,6 @@ class _Wrapped(MaskedLikelihood):
             self.likelihood._conditional_mean(X, F),
             self.likelihood._conditional_variance(X, F),
         )
-
-
-def entrywise(
-    function: Callable[..., Any], mean: tf.Tensor, variance: tf.Tensor, *values: tf.Tensor
-) -> Any:
-    """Apply a method of a scalar GPflow likelihood to each entry; GPflow sums over outputs.
-
-    :param function: its ``variational_expectations``, ``predict_log_density`` or
-        ``predict_mean_and_var``.
-    :param mean, variance: moments of f, [...].
-    :param values: further arguments, such as observations, that broadcast to [...].
-    :return: a tensor [...], or as many as the function returns.
-    """
-    shape = tf.shape(mean)
-    no_inputs = tf.zeros(tf.concat([shape, [0]], 0), mean.dtype)
-    columns = [tf.broadcast_to(v, shape)[..., None] for v in (mean, variance, *values)]
-    result = function(no_inputs, *columns)
-    if isinstance(result, tuple):  # moments keep the axis that densities are summed over
-        return tuple(part[..., 0] for part in result)
-    return result
 
 
 def masked(
