@@ -42,14 +42,19 @@ def check_items(model: Any, number: int) -> None:
 
 
 def check_support(
-    model: Any, Y: np.ndarray, mask: np.ndarray | None = None, name: str = "Y"
+    model: Any,
+    Y: np.ndarray,
+    mask: np.ndarray | None = None,
+    name: str = "Y",
+    columns: np.ndarray | None = None,
 ) -> None:
     """Check that observations [..., P] are in the support of a model's likelihood.
 
     :param mask: True where observed; None for all but NaN.
     :param name: name of the observations in error messages.
+    :param columns: columns [K] of observations that are single cells [K].
     :raises ValueError: naming the first that is not.
     """
     check = getattr(getattr(model, "observation_likelihood", None), "check_support", None)
     if check is not None:
-        check(Y, mask, name)
+        check(Y, mask, name, columns)

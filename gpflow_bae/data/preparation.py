@@ -70,8 +70,9 @@ def prepare_data(
     if scipy.sparse.issparse(Y):
         _check_takes_sparse(model)
         check_has_rows(Y.shape)
-        values = np.append(np.asarray(Y.tocsr().data, np.float32), np.float32(0.0))[:, None]
-        check_support(model, values)
+        stored, zeros = scipy.sparse.coo_matrix(Y), np.zeros(Y.shape[1], np.float32)
+        values = np.append(np.asarray(stored.data, np.float32), zeros)
+        check_support(model, values, columns=np.append(stored.col, np.arange(len(zeros))))
         Y, mask, observed = split_missing(Y)
         has_tasks = False
     else:

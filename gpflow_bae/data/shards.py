@@ -72,7 +72,7 @@ class Survey(NamedTuple):
     counts: np.ndarray  # [S], number of rows of each shard
     observed: np.ndarray  # [P], number of observations of each column
     digest: str  # of all rows
-    values: np.ndarray  # [3], minimum, maximum and a non-integer (or NaN) of the observations
+    values: np.ndarray  # [3, P], minimum, maximum and a non-integer (or NaN) of each output
     inputs: np.ndarray | None  # [3, D], the same for each input
 
     @property
@@ -160,12 +160,12 @@ def survey(shards: Shards) -> Survey:
     counts = np.zeros(len(shards.names), np.int64)
     corners: np.ndarray | None = None
     observed, digests = np.zeros(shards.num_outputs, np.int64), []
-    values = np.zeros((0, 1), np.float32)
+    values = np.zeros((0, shards.num_outputs), np.float32)
     for number, chunk in arrays_of(shards):
         *X, Y = chunk
         digests.append([number, digest(*chunk)])
         counts[number] += len(Y)
-        values = extremes(np.concatenate([values, Y[~np.isnan(Y)][:, None]]))
+        values = extremes(np.concatenate([values, Y]))
         for inputs in X:
             corners = extremes(inputs if corners is None else np.concatenate([corners, inputs]))
         observed += np.count_nonzero(~np.isnan(Y), axis=0)
@@ -178,14 +178,14 @@ def survey(shards: Shards) -> Survey:
             f"There is no observation at all in column(s) {empty.tolist()} of the outputs; drop "
             "those columns."
         )
-    return Survey(counts, observed, digest(np.array(digests)), values[:, 0], corners)
+    return Survey(counts, observed, digest(np.array(digests)), values, corners)
 
 
 def extremes(values: np.ndarray) -> np.ndarray:
     """Return rows [3, D] that represent values [n, D] in checks.
 
     They are the minimum, the maximum and the first non-integer (NaN if there is none) of each
-    column, ignoring NaN.
+    column, ignoring NaN; a column without any is NaN.
     """
     if not len(values):
         return values
@@ -194,7 +194,8 @@ def extremes(values: np.ndarray) -> np.ndarray:
     high = np.where(known, values, -np.inf).max(0)
     broken = known & (values != np.round(values))
     first = np.take_along_axis(values, broken.argmax(0)[None], 0)[0]
-    return np.stack([low, high, np.where(broken.any(0), first, np.nan)])
+    found = np.stack([low, high, np.where(broken.any(0), first, np.nan)])
+    return np.where(known.any(0), found, np.nan)
 
 
 def outer_digest(shards: Shards) -> str:

@@ -142,7 +142,8 @@ class SparseTable:
                 f"The model has output_dim = {model.decoder.output_dim}, the table "
                 f"{self.num_outputs} columns."
             )
-        check_support(model, self.triplets()["values"], name="values")
+        entries = self.triplets()
+        check_support(model, entries["values"], name="values", columns=entries["columns"])
         check_items(model, self.num_items)
         if batch_size is not None and not 1 <= batch_size <= self.num_items:
             raise ValueError(

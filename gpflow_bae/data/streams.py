@@ -207,7 +207,7 @@ class StreamedObservations:
             self.check_batch_size(batch_size)
 
     def _check_values(self, model: Any, X: np.ndarray | None, values: np.ndarray) -> None:
-        """Check that a model can read inputs [n, D], and the support of its likelihood."""
+        """Check that a model can read inputs [n, D], and that outputs [n, P] are in its support."""
         check_support(model, values, name="The stream")
         if X is not None:
             check_inputs(model, X, "X of the stream")
@@ -217,8 +217,7 @@ class StreamedObservations:
         rows = tuple(v.numpy().reshape(-1, v.shape[-1]) for v in block)
         check_finite(rows, "A minibatch of the stream")
         *X, Y = rows
-        values = extremes(Y.reshape(-1, 1))[:, 0]
-        self._check_values(model, extremes(X[0]) if X else None, values)
+        self._check_values(model, extremes(X[0]) if X else None, extremes(Y))
 
     def check_batch_size(self, batch_size: int | None) -> None:
         """Check the batch size.

@@ -7,7 +7,6 @@ with one more method that takes a mask. Any other scalar GPflow likelihood is wr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import gpflow
@@ -23,7 +22,7 @@ from ..core.arguments import as_numbers, kind_of
 from ..core.linalg import sum_of_squares
 from .support import FRACTIONS, Support, support_of
 
-__all__ = ["Bernoulli", "Gaussian", "MaskedLikelihood", "entrywise", "masked"]
+__all__ = ["Bernoulli", "Gaussian", "MaskedLikelihood", "masked"]
 
 tfd = tfp.distributions
 
@@ -74,6 +73,11 @@ class MaskedLikelihood(gpflow.Module):
         return self
 
     @property
+    def kind(self) -> str:
+        """The kind of the likelihood, in words."""
+        return type(self._scalar).__name__
+
+    @property
     def support(self) -> Support | None:
         """The support of an observation; None for all numbers."""
         return support_of(self._scalar)
@@ -96,17 +100,24 @@ class MaskedLikelihood(gpflow.Module):
         if not fits:
             shapes = sorted({tuple(p.shape) for p in self.parameters if p.shape.rank})
             raise ValueError(
-                f"likelihood {type(self._scalar).__name__} has parameters of shape {shapes}, and "
+                f"likelihood {self.kind} has parameters of shape {shapes}, and "
                 f"{whose} has {num_outputs} output(s): give it one number for all of them, or one "
                 "for each."
             )
 
-    def check_support(self, Y: np.ndarray, mask: np.ndarray | None = None, name: str = "Y") -> None:
+    def check_support(
+        self,
+        Y: np.ndarray,
+        mask: np.ndarray | None = None,
+        name: str = "Y",
+        columns: np.ndarray | None = None,
+    ) -> None:
         """Check that observations are in the likelihood's support.
 
         :param Y: [..., P]; NaN is missing.
         :param mask: True where observed; None for all.
         :param name: name of the observations in the error message.
+        :param columns: columns [K] of observations that are single cells [K].
         :raises ValueError: if not, with the value and position of the first.
         """
         if self.support is None:
@@ -118,7 +129,7 @@ class MaskedLikelihood(gpflow.Module):
             raise ValueError(
                 f"{name} holds {Y[tuple(place)]:g} (first at {place.tolist()}, "
                 f"{np.count_nonzero(wrong)} in all), and the likelihood "
-                f"{type(self._scalar).__name__} is one of {self.support.words}: take another "
+                f"{self.kind} is one of {self.support.words}: take another "
                 "likelihood, transform the values, or make NaN of those that are missing."
             )
 
@@ -255,29 +266,12 @@ class _Wrapped(MaskedLikelihood):
         )
 
 
-def entrywise(
-    function: Callable[..., Any], mean: tf.Tensor, variance: tf.Tensor, *values: tf.Tensor
-) -> Any:
-    """Apply a method of a scalar GPflow likelihood to each entry; GPflow sums over outputs.
-
-    :param function: its ``variational_expectations``, ``predict_log_density`` or
-        ``predict_mean_and_var``.
-    :param mean, variance: moments of f, [...].
-    :param values: further arguments, such as observations, that broadcast to [...].
-    :return: a tensor [...], or as many as the function returns.
-    """
-    shape = tf.shape(mean)
-    no_inputs = tf.zeros(tf.concat([shape, [0]], 0), mean.dtype)
-    columns = [tf.broadcast_to(v, shape)[..., None] for v in (mean, variance, *values)]
-    result = function(no_inputs, *columns)
-    if isinstance(result, tuple):  # moments keep the axis that densities are summed over
-        return tuple(part[..., 0] for part in result)
-    return result
-
-
-def masked(likelihood: gpflow.likelihoods.Likelihood) -> MaskedLikelihood:
+def masked(
+    likelihood: gpflow.likelihoods.Likelihood | MaskedLikelihood, name: str = "likelihood"
+) -> MaskedLikelihood:
     """Return a masked likelihood: ``likelihood`` itself if it is one, else wrapped.
 
+    :param name: name of the likelihood in error messages.
     :raises TypeError: for a likelihood that does not factorise over outputs, or whose noise is a
         function of inputs.
     """
@@ -286,14 +280,14 @@ def masked(likelihood: gpflow.likelihoods.Likelihood) -> MaskedLikelihood:
     scalar = isinstance(likelihood, gpflow.likelihoods.ScalarLikelihood)
     if not scalar or isinstance(likelihood, gpflow.likelihoods.SwitchedLikelihood):
         raise TypeError(
-            "likelihood must factorise over outputs, with one function for each and no column of Y "
+            f"{name} must factorise over outputs, with one function for each and no column of Y "
             "that says which it is of: one of gpflow_bae.likelihoods or a "
             f"gpflow.likelihoods.ScalarLikelihood, got {kind_of(likelihood)}."
         )
     functions = (m for m in likelihood.submodules if isinstance(m, gpflow.functions.Function))
     if not all(isinstance(m, gpflow.functions.Constant) for m in functions):
         raise TypeError(
-            f"likelihood must not see inputs, and the noise of this {kind_of(likelihood)} is a "
+            f"{name} must not see inputs, and the noise of this {kind_of(likelihood)} is a "
             "function of them. gpflow_bae.likelihoods.Gaussian([0.1] * P) has one variance for "
             "each of P outputs."
         )

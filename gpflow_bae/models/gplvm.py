@@ -19,7 +19,7 @@ from ..decoders import GPDecoder
 from ..encoders import BaseGaussianEncoder
 from ..guides import BoundGuide, FlowGuide, MeanFieldGuide
 from ..latent_priors import StandardNormal
-from ..likelihoods import entrywise, masked
+from ..likelihoods import ByColumn, entrywise, masked
 
 __all__ = ["FlowGPLVM", "StochasticGPLVM"]
 
@@ -62,7 +62,7 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         :param kernel: any GPflow kernel over L inputs.
         :param inducing_variable: GPflow inducing variables in the latent space, or [M, L].
         :param likelihood: any scalar GPflow likelihood, shared by the outputs, so that each of its
-            parameters is one number.
+            parameters is one number; or a :class:`~gpflow_bae.likelihoods.ByColumn` of such.
         :param output_dim: P, the number of columns of the data.
         :param num_draws: draws of each code in an estimate of the bound. None uses the exact
             expectation, for Gaussian codes, a Gaussian likelihood of one variance, a zero mean
@@ -98,7 +98,12 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
                 f"got {kind_of(likelihood)}."
             )
         # One density for all cells: a parameter of each output would be counted for every cell.
-        masked(likelihood).check_outputs(1, "a cell, which a GPLVM takes by itself,")
+        parts = [likelihood]
+        if isinstance(likelihood, ByColumn):
+            likelihood.check_outputs(output_dim, "the model")
+            parts = likelihood.parts
+        for part in parts:
+            masked(part).check_outputs(1, "a cell, which a GPLVM takes by itself,")
         self.guide = guide
         self.latent_prior = StandardNormal(guide.latent_dim)
         self.decoder = GPDecoder(kernel, inducing_variable, output_dim, q_diag, mean_function)
@@ -211,7 +216,10 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
     def expected_entries(self, mean: tf.Tensor, variance: tf.Tensor, batch: Batch) -> tf.Tensor:
         """Return weighted E[log p(y | f)] of each entry [S, N, P or E]; 0 where missing."""
         Y = tf.cast(batch.Y, mean.dtype)
-        entries = entrywise(self.likelihood.variational_expectations, mean, variance, Y)
+        columns = None if batch.cells is None else batch.cells.columns
+        entries = entrywise(
+            self.likelihood, "variational_expectations", mean, variance, Y, columns=columns
+        )
         if batch.cells is not None:
             entries *= tf.cast(batch.cells.weights, entries.dtype)
         if batch.mask is not None:

@@ -117,7 +117,11 @@ class GPLVMPosterior(FittedModel):
         mean, variance = np.empty(len(rows)), np.empty(len(rows))
         for part, f_mean, f_variance in self._chunks(rows, columns, num_draws, seed):
             y_mean, y_variance = entrywise(
-                self.model.likelihood.predict_mean_and_var, f_mean, f_variance
+                self.model.likelihood,
+                "predict_mean_and_var",
+                f_mean,
+                f_variance,
+                columns=columns[part],
             )
             mean[part] = tf.reduce_mean(y_mean, 0)
             spread = tf.math.reduce_variance(y_mean, 0)
@@ -141,11 +145,18 @@ class GPLVMPosterior(FittedModel):
         :raises ValueError: for an index out of range.
         """
         values = as_numbers(values, "values")
-        check_support(self.model, values, name="values")
+        check_support(self.model, values, name="values", columns=np.asarray(columns))
         result = np.empty(len(values))
         for part, f_mean, f_variance in self._chunks(rows, columns, num_draws, seed):
             y = tf.constant(values[part], f_mean.dtype)
-            density = entrywise(self.model.likelihood.predict_log_density, f_mean, f_variance, y)
+            density = entrywise(
+                self.model.likelihood,
+                "predict_log_density",
+                f_mean,
+                f_variance,
+                y,
+                columns=columns[part],
+            )
             result[part] = tf.reduce_logsumexp(density, 0) - math.log(num_draws)
         return result
 

@@ -54,7 +54,7 @@ def model_card(
         "version": version,
         "model": type(model).__name__,
         "latent_prior": model.latent_prior_name,
-        "likelihood": type(model.likelihood).__name__,
+        "likelihood": getattr(model, "observation_likelihood", model.likelihood).kind,
         "decoder": type(model.decoder).__name__,
         "encoder": type(getattr(model, "encoder", None)).__name__,
         "latent_dim": served.latent_dim,

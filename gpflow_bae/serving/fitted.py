@@ -131,7 +131,7 @@ class ServedFit(ServedModel):
             spread = tf.zeros_like(mean)
         else:
             mean, spread = (v[0] for v in model.decoder.moments(latents[None]))
-            mean, variance = entrywise(model.likelihood.predict_mean_and_var, mean, spread)
+            mean, variance = entrywise(model.likelihood, "predict_mean_and_var", mean, spread)
             noise = tf.maximum(variance - spread, tf.zeros_like(spread))
         return _deviations(mean, noise, spread)
 

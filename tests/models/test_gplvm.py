@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import bijectors, encoders, guides, inference, latent_priors, models
+from gpflow_bae import bijectors, encoders, guides, inference, latent_priors, likelihoods, models
 from gpflow_bae.base import Batch
 from gpflow_bae.data import Observations, SparseTable, prepare_data
+from gpflow_bae.posteriors import GPLVMPosterior
 
 N, P, L, M = 30, 5, 2, 7
 SEED = tf.constant([1, 2])
@@ -390,3 +391,88 @@ def test_flow_gplvm_by_natural_gradients() -> None:
     assert float(tf.reduce_max(tf.abs(model.decoder.q_mu))) > 0.1
     with pytest.raises(ValueError, match="build with q_diag=False"):
         inference.fit_variational(build(q_diag=True), (None, Y), settings)
+
+
+KINDS = {"numbers": [3, 0], "binary": [1, 4], "counts": [2]}
+
+
+def of_kinds() -> dict[str, Any]:
+    """One model for each kind of all columns, and one of all kinds, with the same functions."""
+    parts: dict[str, Any] = {
+        "numbers": gpflow.likelihoods.Gaussian(0.1),
+        "binary": likelihoods.Bernoulli(),
+        "counts": gpflow.likelihoods.Poisson(),
+    }
+    mixed = likelihoods.ByColumn([(parts[kind], columns) for kind, columns in KINDS.items()])
+    return {kind: make_model(likelihood=part) for kind, part in (parts | {"mixed": mixed}).items()}
+
+
+def test_cells_of_columns_of_different_kinds_are_those_of_models_of_each_kind() -> None:
+    """In bounds of all columns, of some, and of triplets, and in predictions of cells."""
+    rng = np.random.default_rng(4)
+    Y = rng.integers(0, 2, (N, P)).astype(float)  # in the support of every kind
+    Y[rng.random(Y.shape) < 0.3] = np.nan
+    rows, columns = np.nonzero(~np.isnan(Y))
+    built, kinds = of_kinds(), np.empty(P, object)
+    for kind, own in KINDS.items():
+        kinds[own] = kind
+    full = prepare_data(built["mixed"], (None, Y)).gather(None)
+    some = tf.constant([4, 3, 2])
+    table = SparseTable(rows, columns, Y[rows, columns], N, P)
+    for batch, of_entries in (
+        (full, np.arange(P)),
+        (prepare_data(built["mixed"], (None, Y)).gather(None, some), some.numpy()),
+        (
+            prepare_data(built["mixed"], table).gather(None),
+            table.gather(None).cells.columns.numpy(),
+        ),
+    ):
+        mean = tf.constant(rng.normal(size=(2, *batch.Y.shape[1:])))
+        variance = tf.exp(0.3 * mean)
+        each = {k: m.expected_entries(mean, variance, batch).numpy() for k, m in built.items()}
+        for kind in KINDS:
+            own = np.broadcast_to(kinds[of_entries] == kind, mean.shape)
+            np.testing.assert_allclose(each["mixed"][own], each[kind][own], rtol=1e-12)
+    found = {}
+    for kind, model in built.items():
+        posterior = GPLVMPosterior(model, prepare_data(model, (None, Y)))
+        cells = rows.tolist(), columns.tolist()
+        density = posterior.predict_log_density(*cells, Y[rows, columns])
+        found[kind] = np.stack([*posterior.predict_y(*cells), density])
+    for kind in KINDS:
+        own = kinds[columns] == kind
+        np.testing.assert_allclose(found["mixed"][:, own], found[kind][:, own], rtol=1e-10)
+    losses = inference.fit_variational(
+        built["mixed"],
+        (None, Y),
+        inference.VariationalSettings(num_steps=20, learning_rate=1e-2, batch_size=(20, 3)),
+        progress=False,
+    )
+    assert np.isfinite(losses).all()
+    assert built["mixed"].likelihood.parts[0].likelihood.variance.numpy() != 0.1
+
+
+def test_support_of_cells_is_that_of_their_columns() -> None:
+    """-1.5 may be in a column of numbers, and not in one of counts."""
+    model, cells = of_kinds()["mixed"], (np.arange(N), np.arange(N) % P)
+    values = np.where(cells[1] == 0, -1.5, 1.0)
+    prepare_data(model, SparseTable(*cells, values))
+    values[2] = -1.5
+    with pytest.raises(ValueError, match="values holds -1.5 .*Poisson"):
+        prepare_data(model, SparseTable(*cells, values))
+    with pytest.raises(ValueError, match="values holds -1.5 .*Poisson"):
+        GPLVMPosterior(model, prepare_data(model, (None, np.ones((N, P))))).predict_log_density(
+            *cells, values
+        )
+
+
+def test_likelihoods_of_columns_that_a_model_cannot_take_are_refused() -> None:
+    gaussian = likelihoods.Gaussian
+    with pytest.raises(ValueError, match="ByColumn is of 2 columns, and the model has 5 output"):
+        make_model(likelihood=likelihoods.ByColumn([(gaussian(), [0, 1])]))
+    of_each = likelihoods.ByColumn([(gaussian([0.1] * P), range(P))])
+    with pytest.raises(ValueError, match="a cell, which a GPLVM takes by itself, has 1 output"):
+        make_model(likelihood=of_each)
+    of_all = likelihoods.ByColumn([(gaussian(), range(P))])
+    with pytest.raises(ValueError, match="num_draws=None needs .*another likelihood, a Gaussian"):
+        make_model(likelihood=of_all, num_draws=None)

@@ -203,6 +203,7 @@ NETWORKS: dict[str, Call] = {
         likelihoods.Gaussian,
         lambda: {"variance": 0.1, "variance_lower_bound": 1e-6},
     ),
+    "ByColumn": (likelihoods.ByColumn, lambda: {"parts": [(likelihoods.Gaussian(), [0, 1, 2])]}),
     "masked": (likelihoods.masked, lambda: {"likelihood": gpflow.likelihoods.Poisson()}),
     "DecoderLikelihood": (
         likelihoods.DecoderLikelihood,
