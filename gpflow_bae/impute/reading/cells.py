@@ -191,7 +191,7 @@ def _add_words(name: str, words: np.ndarray, problems: Problems) -> None:
     """Add the problem that a column is text, which advice on single cells would not help."""
     values, counts = np.unique(words.astype(str), return_counts=True)
     most = np.argsort(-counts, kind="stable")[:6]
-    shown = ", ".join(f"{values[i]!r} ({counts[i]})" for i in most)
+    shown = ", ".join(f"{str(values[i])!r} ({counts[i]})" for i in most)
     more = f" and {len(values) - len(most)} others" if len(values) > len(most) else ""
     problems.add(
         f"Column {name!r} is text, with the values (and how often each occurs) {shown}{more}",
