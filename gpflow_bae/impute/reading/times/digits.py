@@ -39,7 +39,7 @@ def dates_of_digits(values: np.ndarray) -> np.ndarray | None:
         return None
     if count == 6 and len(np.unique(year)) == 1:
         return None  # months of one year are as far apart as their numbers
-    return days + (3600 * hour + 60 * minute + second)
+    return days + (3600 * hour + 60 * minute + second).astype("timedelta64[s]")
 
 
 def _short_dates(whole: np.ndarray) -> np.ndarray | None:
@@ -75,7 +75,7 @@ def _real_dates(
     """
     year = year + np.where(year < 69, 2000, np.where(year < 100, 1900, 0))
     months = (12 * (year - 1970) + month - 1).astype("datetime64[M]")
-    dates = months.astype("datetime64[D]") + (day - 1)
+    dates = months.astype("datetime64[D]") + (day - 1).astype("timedelta64[D]")
     right = (month >= 1) & (month <= 12) & (day >= 1) & (dates.astype("datetime64[M]") == months)
     right &= (year >= years[0]) & (year <= years[1])
     return dates.astype("datetime64[s]") if right.all() else None
@@ -84,7 +84,7 @@ def _real_dates(
 def _days_of_years(year: np.ndarray, day: np.ndarray) -> np.ndarray | None:
     """Dates of years and days of the year from 1; None if some are none, or all of one year."""
     first = (year - 1970).astype("datetime64[Y]")
-    dates = first.astype("datetime64[D]") + (day - 1)
+    dates = first.astype("datetime64[D]") + (day - 1).astype("timedelta64[D]")
     right = (year >= _MODERN[0]) & (year <= _MODERN[1]) & (dates.astype("datetime64[Y]") == first)
     if not right.all() or len(np.unique(year)) == 1:
         return None

@@ -67,7 +67,7 @@ def read_times(cells: Cells, problems: Problems, fitted: FittedColumns | None = 
                     )
                 cells.check_numbers(values, missing, problems, is_input=True)
                 return Times(values, values, values, notes_on_numbers(known, name))
-            stamps = np.full(len(column), np.datetime64("NaT"), "datetime64[s]")
+            stamps = np.full(len(column), np.datetime64("NaT", "s"))
             stamps[~missing] = dates
             column = pd.Series(stamps, column.index)
             notes = (
