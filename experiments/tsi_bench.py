@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from experiments.baselines import pypots_networks
 from experiments.common import driver, plans
 from experiments.common import flags as common_flags
 
@@ -142,6 +141,8 @@ def _network(
     """Return the same of a network; its means alone if it has no draws."""
     import numpy as np
 
+    from experiments.baselines import pypots_networks
+
     windows = {name: part.observed for name, part in parts.items()}
     windows["val_complete"] = parts["val"].Y
     draws = pypots_networks.fill(FLAGS.model, plan.dataset, windows, options.seed)
@@ -163,8 +164,6 @@ def runs() -> Iterator[driver.Run]:
     """Generate the run of the flags."""
     if FLAGS.fit_to == "both" and FLAGS.model != "imputer":
         raise ValueError(f"--fit_to is for --model=imputer; {FLAGS.model} has no choice.")
-    if FLAGS.model in pypots_networks.SETTINGS and not pypots_networks.is_installed():
-        raise ValueError(f"--model={FLAGS.model} needs PyPOTS: pip install 'gpflow-bae[pypots]'.")
     plan = Plan(
         dataset=FLAGS.dataset,
         pattern=FLAGS.pattern,

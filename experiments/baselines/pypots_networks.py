@@ -76,7 +76,7 @@ _NUM_DRAWS = {"saits": 1, "csdi": 10}
 
 
 def is_installed() -> bool:
-    """Whether PyPOTS is there (``pip install 'gpflow-bae[pypots]'``)."""
+    """Whether PyPOTS is there."""
     return importlib.util.find_spec("pypots") is not None
 
 
@@ -96,8 +96,13 @@ def fill(
     :param seed: of the first weights, of the batches and of draws.
     :param settings: replace some of :data:`SETTINGS`, or of ``epochs`` and ``patience``.
     :return: draws [S, T, N, P] of the test windows, the one imputation of SAITS.
+    :raises ModuleNotFoundError: without PyPOTS.
     :raises subprocess.CalledProcessError: if that process fails; what it said is above.
     """
+    if not is_installed():
+        raise ModuleNotFoundError(
+            f"The method {model} needs PyPOTS: pip install 'gpflow-bae[pypots]'."
+        )
     how = SETTINGS[model][dataset] | {"epochs": 100, "patience": 10} | (settings or {})
     with tempfile.TemporaryDirectory() as folder:
         given, found = (pathlib.Path(folder) / name for name in ("given.npz", "found.npy"))

@@ -4,6 +4,7 @@ import pathlib
 
 import numpy as np
 import pytest
+from absl import app
 
 from experiments import tsi_bench as study
 from experiments.baselines import pypots_networks
@@ -59,7 +60,6 @@ def test_draws_of_a_network_are_means_and_intervals(
         return draws
 
     monkeypatch.setattr(tsi_bench, "load", lambda *_: parts)
-    monkeypatch.setattr(pypots_networks, "is_installed", lambda: True)
     monkeypatch.setattr(pypots_networks, "fill", fill)
     found = call(study.STUDY, tmp_path, "--model=csdi", "--dataset=ett_h1", "--seed=3")["metrics"]
     hidden = parts["test"].hidden
@@ -76,10 +76,14 @@ def test_draws_of_a_network_are_means_and_intervals(
 def test_a_network_without_its_package_is_refused(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Before anything is trained; the folder can be used again."""
+    rng = np.random.default_rng(0)
+    parts = {part: windows(10, rng) for part in ("train", "val", "test")}
+    monkeypatch.setattr(tsi_bench, "load", lambda *_: parts)
     monkeypatch.setattr(pypots_networks, "is_installed", lambda: False)
-    with pytest.raises(Exception, match=r"--model=saits needs PyPOTS: pip install .*\[pypots\]"):
-        call(study.STUDY, tmp_path / "run", "--model=saits")
-    assert not (tmp_path / "run").exists()
+    with pytest.raises(app.UsageError, match=r"saits needs PyPOTS: pip install .*\[pypots\]"):
+        call(study.STUDY, tmp_path, "--model=saits")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(not pypots_networks.is_installed(), reason="PyPOTS is not installed")
