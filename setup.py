@@ -54,6 +54,8 @@ extras_require = {
     # Only clients need this: a SavedModel is exported and loaded with TensorFlow alone.
     "serving": ["grpcio>=1.60,<2", "tensorflow-serving-api>=2.19,<2.22"],
     "onnx": ["onnxruntime>=1.17,<2", "tf2onnx>=1.16,<2"],
+    # Networks that `python -m experiments.tsi_bench` compares with.
+    "pypots": ["pypots>=1.5,<2"],
     "spatial": spatial,
     "tables": tables,
     "tensorboard": ["tensorboard>=2.19,<2.22"],

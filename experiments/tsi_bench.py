@@ -6,8 +6,10 @@ python -m experiments.tsi_bench --pattern=point01 --data_dir=DATA --out_dir=runs
 hour as time. It is fitted to the training windows, and fills each test window given the window's
 observed cells. ``--fit_to=both`` fits it to the observed cells of the test windows, too, as matrix
 methods are. ``linear_interpolation`` uses a single window; ``iterative_imputer`` is scikit-learn's,
-applied to single hours and fitted to both. Scores are those of all hidden cells of the test
-windows, in the units of the benchmark: ``mae``, ``mse``, ``crps``, and ``coverage_90``.
+applied to single hours and fitted to both. ``saits`` and ``csdi`` are networks of PyPOTS with the
+benchmark's settings (:mod:`experiments.baselines.pypots_networks`). Scores are those of all hidden
+cells of the test windows, in the units of the benchmark: ``mae``, ``mse``, and, but for ``saits``,
+``crps`` and ``coverage_90``.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class Plan(plans.Plan):
 
 def define_flags() -> None:
     """Define the shared flags, and those of this study."""
-    common_flags.define(["imputer", "linear_interpolation", "iterative_imputer"])
+    common_flags.define(list(_METHODS))
     flags.DEFINE_enum("dataset", "italy_air", _DATASETS, "Whose windows are filled.")
     flags.DEFINE_enum("pattern", "point01", _PATTERNS, "Which cells are hidden.")
     flags.DEFINE_integer(
@@ -76,15 +78,14 @@ def run(model: str, plan: Plan, options: driver.Options) -> driver.Outcome:
     started = time.perf_counter()
     filled = _METHODS[model](parts, plan, options)
     seconds = time.perf_counter() - started
-    truth, *found = (np.asarray(v)[test.hidden][:, None] for v in (test.Y, *filled))
-    mean, variance, lower, upper = found
+    truth, mean, *spread = (np.asarray(v)[test.hidden][:, None] for v in (test.Y, *filled))
+    found = {"mae": metrics.mae(truth, mean), "mse": metrics.rmse(truth, mean) ** 2}
+    if spread:
+        variance, lower, upper = spread
+        found["crps"] = metrics.crps(truth, mean, variance)
+        found["coverage_90"] = metrics.coverage_from_intervals(truth, lower, upper)
     return driver.Outcome(
-        metrics={
-            "mae": metrics.mae(truth, mean),
-            "mse": metrics.rmse(truth, mean) ** 2,
-            "crps": metrics.crps(truth, mean, variance),
-            "coverage_90": metrics.coverage_from_intervals(truth, lower, upper),
-        },
+        metrics=found,
         num_parameters=0,
         seconds={"total": seconds},
     )
@@ -134,10 +135,28 @@ def _baseline(
     return mean, variance, mean - reach, mean + reach
 
 
+def _network(
+    parts: dict[str, tsi_bench.Windows], plan: Plan, options: driver.Options
+) -> tuple[np.ndarray, ...]:
+    """Return the same of a network; its means alone if it has no draws."""
+    import numpy as np
+
+    from experiments.baselines import pypots_networks
+
+    windows = {name: part.observed for name, part in parts.items()}
+    windows["val_complete"] = parts["val"].Y
+    draws = pypots_networks.fill(FLAGS.model, plan.dataset, windows, options.seed)
+    if len(draws) == 1:
+        return (draws[0],)
+    return draws.mean(0), draws.var(0, ddof=1), *np.quantile(draws, [0.05, 0.95], axis=0)
+
+
 _METHODS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "imputer": _imputer,
     "linear_interpolation": _baseline,
     "iterative_imputer": _baseline,
+    "saits": _network,
+    "csdi": _network,
 }
 
 

@@ -35,6 +35,7 @@ EXTRAS = {
     "frames",
     "impute",
     "onnx",
+    "pypots",
     "serving",
     "sklearn",
     "spatial",

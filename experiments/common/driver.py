@@ -130,7 +130,8 @@ def run(study: Study, argv: Sequence[str], arguments: Sequence[str]) -> None:
 
     :param argv: the program's name, and arguments that are not flags.
     :param arguments: the command line, for the record.
-    :raises app.UsageError: for incompatible flags, a folder with another run, or missing data.
+    :raises app.UsageError: for incompatible flags, a folder with another run, or missing data or
+        packages.
     """
     if len(argv) > 1:
         raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
@@ -194,7 +195,8 @@ def _execute(asked: Run, out_dir: pathlib.Path, config: Mapping[str, Any], line:
             scalars = watching.enter_context(tensorboard.writing(out_dir / "tensorboard"))
         try:
             outcome = asked.execute(Options(FLAGS.seed, out_dir, FLAGS.resume, jit_compile))
-        except FileNotFoundError as error:  # a missing data set; the message names its source
+        except (FileNotFoundError, ModuleNotFoundError) as error:
+            # A missing data set or package; the message names its source.
             results.release(out_dir)
             raise app.UsageError(str(error)) from error
     seconds = dict(outcome.seconds)
