@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -57,8 +58,9 @@ def notes_on(
                 "of what is at that end and what is not."
             )
     if not said and values.min() >= 0.0 and values.max() == 100.0 and values.min() < 90.0:
+        flag = shlex.quote(f"--bounded={name}:0:100")
         notes.append(
-            f"Column {name!r} ends at 100. If it is a percentage, --bounded={name}:0:100 (in "
+            f"Column {name!r} ends at 100. If it is a percentage, {flag} (in "
             f"Python kinds={{{name!r}: (0, 100)}}) keeps filled values between 0 and 100."
         )
     ordered = np.sort(values)
