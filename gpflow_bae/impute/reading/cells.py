@@ -16,7 +16,15 @@ from .kinds.limits import FILL_VALUES
 from .problems import Problems
 from .table_format import TableFormat
 
-__all__ = ["FEW_SHOWN", "NUM_SHOWN", "Cells", "fill_value_notes", "with_holes", "with_index"]
+__all__ = [
+    "FEW_SHOWN",
+    "NUM_SHOWN",
+    "Cells",
+    "fill_value_notes",
+    "names_of",
+    "with_holes",
+    "with_index",
+]
 
 NUM_SHOWN = 12  # cells of a problem that a message shows
 FEW_SHOWN = 3  # the same where most of the column is wrong
@@ -135,7 +143,12 @@ class Cells:
             np.flatnonzero(unnamed),
             "To which series do these rows belong?",
         )
-        return self.column.astype(str).to_numpy()
+        return names_of(self.column).to_numpy()
+
+
+def names_of(column: pd.Series) -> pd.Series:
+    """What is in the cells of a column, as words; missing ones, which pandas 3 keeps, are nan."""
+    return column.astype(str).fillna("nan")
 
 
 def with_holes(raw: pd.DataFrame, table_format: TableFormat) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .cells import Cells
+from .cells import Cells, names_of
 from .problems import LINE, Problems
 from .table_format import TableFormat
 from .times.read import read_times
@@ -55,7 +55,7 @@ def insert_rows(
     # Months differ in length, and are counted.
     monthly = dated and len(stamps) > 1 and (stamps == stamps.astype("datetime64[M]")).all()
     places = stamps.astype("datetime64[M]").astype(float) if monthly else numbers
-    names = np.full(len(table), "") if task is None else table[task].astype(str).to_numpy()
+    names = np.full(len(table), "") if task is None else names_of(table[task]).to_numpy()
     order = np.lexsort([places, pd.factorize(names)[0]])
     steps = np.diff(places[order])
     within = names[order][1:] == names[order][:-1]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .cells import names_of
 from .filling import beside_names
 from .problems import Problems
 
@@ -18,7 +19,7 @@ _ENDS = ("sd", "lower", "upper", "probability")
 
 def names_beside(table: pd.DataFrame, outputs: Sequence[Any], task: Any) -> dict[Any, list[str]]:
     """Names of the columns that :func:`widen` makes of each output, in the order of the series."""
-    series = table[task].astype(str).unique()
+    series = names_of(table[task]).unique()
     return {output: [f"{output} ({name})" for name in series] for output in outputs}
 
 
@@ -26,7 +27,8 @@ def widen(table: pd.DataFrame, outputs: Sequence[Any], time: Any, task: Any) -> 
     """A row for each time, with a column for each output of each series.
 
     :param time, task: columns of the time of a row and of the series that it belongs to.
-    :raises TableError: for columns that are not there, and times that a series has twice.
+    :raises TableError: for columns that are not there, times that a series has twice, and rows of
+        no series.
     """
     problems = Problems()
     absent = [c for c in (time, task, *outputs) if c not in table.columns]
@@ -41,12 +43,17 @@ def widen(table: pd.DataFrame, outputs: Sequence[Any], time: Any, task: Any) -> 
         np.flatnonzero(again),
         "Merge these rows (average what they observed).",
     )
+    problems.add_rows(
+        f"Task {task!r} is missing in",
+        np.flatnonzero(table[task].isna()),
+        "To which series do these rows belong?",
+    )
     problems.raise_if_any()
     wide = table[[time]].drop_duplicates().reset_index(drop=True)
     names = names_beside(table, outputs, task)
     place = pd.Index(wide[time])
     columns: dict[Any, Any] = {time: wide[time]}
-    for number, (_, rows) in enumerate(table.groupby(table[task].astype(str), sort=False)):
+    for number, (_, rows) in enumerate(table.groupby(names_of(table[task]), sort=False)):
         for output in outputs:
             column = pd.Series(rows[output].array, index=place.get_indexer(rows[time]))
             columns[names[output][number]] = column.reindex(range(len(wide)))
@@ -66,7 +73,7 @@ def narrow(
     :param names: as :func:`names_beside` had them.
     """
     row = pd.Index(filled[time]).get_indexer(table[time])
-    series = pd.factorize(table[task].astype(str))[0]
+    series = pd.factorize(names_of(table[task]))[0]
     found = {name: table[name] for name in table.columns}
     for output, wide in names.items():
         for own, parts in [

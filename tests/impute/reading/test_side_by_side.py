@@ -34,6 +34,12 @@ def test_what_is_put_side_by_side_comes_back() -> None:
     np.testing.assert_array_equal(found["z_sd"], [np.nan, 0.25, np.nan, np.nan, 0.5])
 
 
+def test_rows_of_no_series_are_refused() -> None:
+    table = pd.DataFrame({"day": [1, 1, 2], "place": ["a", None, "a"], "y": [1.0, 2.0, 3.0]})
+    with pytest.raises(TableError, match="Task 'place' is missing in row 2"):
+        widen(table, ["y"], "day", "place")
+
+
 def test_a_series_has_a_time_once() -> None:
     table = pd.DataFrame({"day": [1, 1], "place": ["a", "a"], "y": [1.0, 2.0]})
     with pytest.raises(TableError, match="have the same 'day' again in row 2"):
