@@ -110,10 +110,11 @@ def sample_amortized(
         to a finished run; with a smaller one the result has all that are there.
     :param max_samples: stop early, after that many samples; the run in ``out_dir`` can be resumed
         later, with the samples of an uninterrupted run.
-    :param until_rhat: end the run as soon as 95 % of the decoder's outputs have an R-hat of at most
-        this between chains, such as 1.05 (:class:`~gpflow_bae.inference.checks.agreement.Agreement`
-        says when it looks); ``num_samples`` is then the most, and 640 for ``"auto"``. The first
-        half of the samples counts as burn-in and is left out. Needs the extra ``diagnostics``.
+    :param until_rhat: end the run as soon as 95 % of the decoder's outputs, on some of the data,
+        have an R-hat of at most this between chains, such as 1.05. It looks after 40 samples of
+        each chain, and whenever there are a quarter more; ``num_samples`` is then the most, 640
+        for ``"auto"``. The first half of the samples counts as burn-in and is left out. For models
+        whose codes are sampled; needs the extra ``diagnostics``.
     :param checkpoint_every: rounds between checkpoints.
     :param jit_compile: compile rounds with XLA; by default on a GPU, without a ``strategy``.
     :param callback: called with (rounds done, statistics) after each round.
@@ -142,7 +143,8 @@ def sample_amortized(
     :warns UserWarning: if the samples explain less than a tenth of the variance of the data, a
         chain broke (its log likelihood fell by half a nat per cell within a round), inducing points
         explain less than 95 % of the prior variance of the codes, a block of parameters is more
-        than a tenth off its temperature, or the log likelihood still rose or fell after burn-in.
+        than a tenth off its temperature, the log likelihood still rose or fell after burn-in, or
+        chains do not agree to ``until_rhat`` after all samples.
     """
     replicas = replicas_of(strategy)
     shared = Spread.of(replicas, spread, num_chains)
