@@ -72,6 +72,7 @@ class Agreement:
         if data.X is not None:
             self._X = tf.gather(tf.reshape(data.X, [1, -1, data.X.shape[-1]]), self._rows, axis=1)
         self._decode = compiled(self._decoded)
+        self._cells: np.ndarray | None = None  # indices of the outputs that are compared
         self.found: ConvergenceDiagnostics | None = None
 
     @staticmethod
@@ -94,7 +95,7 @@ class Agreement:
         count, rest = divmod(number - self._burnin, self._every)
         if rest or count not in self._looks:
             return False
-        self.found = function_space_diagnostics(self._outputs(samples()), _MOST_OUTPUTS)
+        self.found = function_space_diagnostics(self._outputs(samples()))
         return bool(self.found.rhat_q95 <= self.limit)
 
     def _decoded(self, values: Sequence[tf.Tensor], codes: tf.Tensor) -> tf.Tensor:
@@ -102,7 +103,7 @@ class Agreement:
         return decoded
 
     def _outputs(self, samples: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
-        """Return outputs [C, S, rows, P] of the samples that count."""
+        """Return outputs [C, S, K] of the samples that count."""
         paths = [f"parameters/{path}" for path in self._model.sampled.paths]
         found = []
         for number in range(first_kept(len(samples)), len(samples)):
@@ -111,12 +112,19 @@ class Agreement:
             codes = latents.reshape(len(latents), 1, -1, latents.shape[-1])[:, :, self._rows]
             chains = zip(*[sample[path] for path in paths], strict=True)
             pairs = zip(chains, codes, strict=True)
-            found.append([self._decode(_tensors(values), tf.constant(c)) for values, c in pairs])
+            found.append([self._some(self._decode(_tensors(v), tf.constant(c))) for v, c in pairs])
         outputs = np.moveaxis(np.asarray(found), 1, 0)
         if len(outputs) == 1:
             outputs = outputs[:, outputs.shape[1] % 2 :]
             outputs = outputs.reshape(2, -1, *outputs.shape[2:])
         return outputs
+
+    def _some(self, outputs: tf.Tensor) -> np.ndarray:
+        """Return K of the outputs [1, rows, P], whose columns may be thousands."""
+        flat = np.ravel(outputs)
+        if self._cells is None:
+            self._cells = np.random.default_rng(0).permutation(len(flat))[:_MOST_OUTPUTS]
+        return flat[self._cells]
 
     def warn(self) -> None:
         """Warn if chains do not agree after all samples."""
