@@ -1,10 +1,10 @@
 """SAITS (Du et al. 2023) and CSDI (Tashiro et al. 2021), as PyPOTS has them, on TSI-Bench.
 
 Hyperparameters are those that the benchmark's repository lists for its tables, but for SAITS on
-ETT_h1 (:data:`SETTINGS`), with its batches of 32 windows, 100 epochs and patience of 10 epochs on the
-validation windows; CSDI is the mean of its
-10 draws there. Matrix products of a SAITS in training are in bfloat16, which is four times as fast
-on a CPU that has them; weights and predictions are in float32.
+ETT_h1 (:data:`SETTINGS`), with its batches of 32 windows, 100 epochs and patience of 10 epochs on
+the validation windows; CSDI is the mean of its 10 draws there. Matrix products of a SAITS in
+training are in bfloat16, which is four times as fast on a CPU that has them; weights and
+predictions are in float32.
 
 PyTorch and TensorFlow do not get along in one process: this file is the program of another one, and
 imports nothing of the project.
