@@ -364,3 +364,8 @@ def test_rows_of_one_value_have_no_scale(in_python: None) -> None:
     assert fitted.scale_ == 1.0 and fitted.score(X) == 0.0
     codes = fitted.transform(np.concatenate([X[:2], X[:2] + 1e-3]))
     assert np.abs(codes).max() < 10.0
+
+
+def test_an_activation_that_keras_does_not_know_is_named() -> None:
+    with pytest.raises(ValueError, match=r"activation must be the name .*, got 0\."):
+        brief(activation=0).fit(np.zeros((4, P)))

@@ -95,7 +95,9 @@ def test_both_parts_of_a_density_have_a_panel() -> None:
     np.testing.assert_array_equal(likelihood.lines[0].get_ydata(), values)
     np.testing.assert_array_equal(prior.lines[0].get_ydata(), 2.0 * values)
     np.testing.assert_array_equal(prior.lines[1].get_ydata(), -1.4)
-    assert likelihood.patches[0].get_width() == 100.0
+    shaded = likelihood.patches[0].get_window_extent()
+    ends = likelihood.transData.inverted().transform([shaded.p0, shaded.p1])[:, 0]
+    np.testing.assert_allclose(ends, [0.0, 100.0], atol=1e-9)
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert texts == ["burn-in", "mean under the prior"]
     assert "starts at the mode" in figure.get_suptitle()

@@ -222,7 +222,7 @@ def as_observations(
     :param name: name of the observations in error messages.
     :param dtype: type of the result; None for that of ``Y`` if it is a float type.
     :return: observations, and a mask, or None if nothing is missing.
-    :raises ValueError: for infinities.
+    :raises ValueError: for infinities, and numbers that float32 cannot hold.
     """
     values = tf.get_static_value(Y) if tf.is_tensor(Y) else as_array(Y, name)
     if values is None:
@@ -233,6 +233,7 @@ def as_observations(
     values = as_numbers(values, name, kind if np.dtype(kind).kind == "f" else np.float32)
     if np.isinf(values).any():
         raise ValueError(f"{name} holds infinity; missing observations are NaN.")
+    as_numbers(values, name, np.float32)  # networks' outputs, and squares overflow far below 1e300
     seen = ~np.isnan(values)
     with tf.init_scope():  # keeps the values out of the graph of a traced function
         if seen.all():

@@ -10,6 +10,7 @@ except ImportError as error:
         "pip install 'gpflow-bae[sklearn]'."
     ) from error
 
+from .regressor import BayesianMLPRegressor
 from .tempered import TemperedAutoencoder
 
-__all__ = ["TemperedAutoencoder"]
+__all__ = ["BayesianMLPRegressor", "TemperedAutoencoder"]

@@ -10,7 +10,27 @@ from typing import Any
 import keras
 import numpy as np
 
-__all__ = ["network", "principal_components", "seeded", "start_at_principal_components"]
+__all__ = [
+    "check_activation",
+    "network",
+    "principal_components",
+    "seeded",
+    "start_at_principal_components",
+]
+
+
+def check_activation(activation: Any) -> None:
+    """Check that Keras knows an activation.
+
+    :raises ValueError: if not.
+    """
+    try:
+        keras.activations.get(activation)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "activation must be the name of a Keras activation, such as 'tanh', or a function, got "
+            f"{activation!r}."
+        ) from error
 
 
 def network(

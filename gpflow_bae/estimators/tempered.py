@@ -19,7 +19,13 @@ from ..decoders import fan_in_prior
 from ..inference import AdamStart, Proposal, TemperedSettings, Whitening, sample_tempered
 from ..models import TemperedBAE
 from ..posteriors import Prediction
-from .networks import network, principal_components, seeded, start_at_principal_components
+from .networks import (
+    check_activation,
+    network,
+    principal_components,
+    seeded,
+    start_at_principal_components,
+)
 
 __all__ = ["TemperedAutoencoder"]
 
@@ -266,6 +272,7 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 raise ValueError(
                     f"{name} must be a sequence of positive widths, such as (32,), got {units!r}."
                 )
+        check_activation(self.activation)
         if isinstance(self.settings, TemperedSettings):
             return self.settings
         if not isinstance(self.settings or {}, Mapping):

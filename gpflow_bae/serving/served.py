@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..core.annotations import check_arguments
+from ..core.arguments import as_array
 from ..inputs import CompletedInputs
 from ..kernels.reading import numbers_of_ids
 from ..mcmc.noise import standard_noise
@@ -120,7 +121,7 @@ class ServedModel(tf.Module):
             raise ValueError(
                 f"{signature} takes {sorted(self.inputs(signature))}, got {sorted(rows)}."
             )
-        arrays = {name: np.asarray(value) for name, value in rows.items()}
+        arrays = {name: as_array(value, name) for name, value in rows.items()}
         for name, value in arrays.items():
             if value.dtype.kind not in "biuf":
                 raise ValueError(f"{name} must hold numbers, got an array of {value.dtype}.")

@@ -223,3 +223,13 @@ def test_the_training_loss_is_the_bound_less_the_log_prior() -> None:
     np.testing.assert_allclose(model.log_prior_density(), expected, rtol=1e-6)
     loss = model.training_loss((X, Y))
     np.testing.assert_allclose(loss, -(model.elbo((X, Y)) + expected), rtol=1e-6)
+
+
+def test_numbers_that_networks_cannot_hold_are_refused() -> None:
+    """Their squares overflow, and the bound would be minus infinity."""
+    X, Y = _data(3)
+    model = DeepSVIGP(gpflow.kernels.SquaredExponential(), Z, _tanh(), Gaussian(NOISE), L, N)
+    Y = np.array(Y, np.float64)
+    Y.flat[0] = 1e300
+    with pytest.raises(ValueError, match=r"Y holds 1e\+300, more than float32 can hold"):
+        model.elbo((X, Y))

@@ -210,6 +210,12 @@ def test_what_cannot_be_generated_is_refused() -> None:
     assert served(free).refusal("decode") is None
 
 
+def test_rows_of_unequal_lengths_are_named() -> None:
+    model = served(small.posterior(small.sgp_bae()))
+    with pytest.raises(ValueError, match=r"y is no array of numbers(.|\n)*rows of equal lengths"):
+        model.answer("encode", y=[[0.0] * P, [0.0]])
+
+
 def test_frozen_layers_and_deep_priors_are_served() -> None:
     """Batch normalisation has variables that are no weights; deep priors draw hidden layers."""
     frozen = keras.layers.BatchNormalization()

@@ -155,6 +155,8 @@ def _condition(
     covariance of missing cells that the observed ones explain, and the squared distance of these
     from the mean.
     """
+    if not shown.any():  # older versions of SciPy solve no empty systems
+        return mean.copy(), np.zeros((0, len(z))), 0.0
     L = np.linalg.cholesky(covariance[np.ix_(shown, shown)])
     cross = covariance[np.ix_(shown, ~shown)]
     apart = (z - mean)[shown]
