@@ -65,6 +65,13 @@ ABOUT = {
         " and Coil 2000: reconstruction, and whether the chains agree.",
         "tabular_bae_swiss_roll",
     ),
+    "regression": About(
+        "Regressions that users know",
+        "Networks whose weights are sampled by microcanonical chains, beside the package that made"
+        " them popular, a Gaussian process and a forest: how close are predictions, and how likely"
+        " is what was held back?",
+        "",
+    ),
     "certificates": About(
         "Certificates of the sampled models",
         "On problems small enough to know the answer: are truths among posterior draws as"

@@ -129,7 +129,8 @@ def check_distances(kernels: Sequence[Kernel], X: np.ndarray, name: str = "X") -
     rounding is the error of covariances. It must not exceed the jitter.
 
     :param X: [..., D]; NaN is ignored.
-    :raises ValueError: if subtracting an offset solves the problem, with the column and the offset.
+    :raises ValueError: if subtracting an offset solves the problem, with the column and the offset;
+        if squared distances overflow.
     :warns UserWarning: if the lengthscale is too small for the range of the inputs.
     """
     info = np.finfo(gpflow.default_float())
@@ -148,7 +149,15 @@ def check_distances(kernels: Sequence[Kernel], X: np.ndarray, name: str = "X") -
             lengthscales = np.broadcast_to(np.asarray(part.lengthscales), read.shape)
         far = np.maximum(np.abs(low), np.abs(high))[read] / lengthscales
         half = 0.5 * (high - low)[read] / lengthscales
-        rounding, centred = (2.0 * float(info.eps) * np.sum(np.square(v)) for v in (far, half))
+        with np.errstate(over="ignore"):
+            rounding, centred = (2.0 * float(info.eps) * np.sum(np.square(v)) for v in (far, half))
+        if not np.isfinite(rounding):
+            column = read[int(np.argmax(far))]
+            raise ValueError(
+                f"{name} holds {max(low[column], high[column], key=abs):.6g} in column {column}, "
+                f"and squared distances of the kernel {type(part).__name__} overflow: correct the "
+                "value, or change the column's units."
+            )
         if rounding <= most:
             continue
         worst = int(np.argmax(far - half))

@@ -295,6 +295,16 @@ def test_inputs_far_from_zero_are_refused_with_their_offset() -> None:
     np.testing.assert_allclose(near, far, rtol=1e-5)
 
 
+def test_inputs_whose_distances_overflow_are_refused() -> None:
+    """GPflow's covariances would be NaN there, and so would every bound."""
+    model, far = gp_vae(), X.copy()
+    far[1, 0] = -1e300
+    assert np.isnan(gpflow.kernels.Matern52()(far).numpy()).any()
+    for run in (prepare_data, type(model).training_loss, inference.fit):
+        with pytest.raises(ValueError, match=r"X holds -1e\+300 in column 0.*overflow"):
+            run(model, (far, Y))
+
+
 FAR: dict[str, Callable[[Any, Any], Any]] = {
     "predict_f": lambda m, Xnew: m.predict_f(Xnew, given=(X, Y)),
     "predict_f, full_cov": lambda m, Xnew: m.predict_f(Xnew, True, given=(X, Y)),
