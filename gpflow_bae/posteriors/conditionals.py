@@ -36,6 +36,7 @@ __all__ = [
     "hidden_codes",
     "latent_moments",
     "log_density_of",
+    "mean_draw",
 ]
 
 
@@ -172,6 +173,18 @@ def function_draw(model: Autoencoder, *sample: Any, num_draws: int, full_cov: bo
     moments = latent_moments(model, *sample, num_draws=num_draws, full_cov=full_cov)
     seed = tf.random.fold_in(sample[3], 0xF, alg="philox")
     return gaussian_draws(*moments, 1, full_cov, seed)[0]
+
+
+def mean_draw(model: Autoencoder, *sample: Any, num_draws: int, full_cov: bool) -> tf.Tensor:
+    """Draw the observations of new rows without their noise [T, N', P]; arguments as above."""
+    codes = function_draw(model, *sample, num_draws=num_draws, full_cov=full_cov)
+    values, encoder_values, *_, X = sample
+    bound = model.bind(values, encoder_values or None)
+    seed = tf.random.fold_in(sample[3], 0x10, alg="philox")
+    noise = standard_noise(tf.shape(codes), seed, codes.dtype)
+    codes += tf.sqrt(bound.latent_prior.code_noise) * noise
+    mean, _ = bound.likelihood.moments(bound.decode(X, codes))
+    return tf.cast(mean, gpflow.default_float())
 
 
 def log_density_of(

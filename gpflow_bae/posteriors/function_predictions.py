@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import gpflow
 import numpy as np
 import tensorflow as tf
@@ -11,7 +13,7 @@ from ..core.annotations import check_arguments
 from ..data.memory import check_full_cov
 from ..models.gpflow_interface import full_output_covariance
 from .autoencoder_samples import AutoencoderSamples
-from .conditionals import code_draws, function_draw, function_second_moments
+from .conditionals import code_draws, function_draw, function_second_moments, mean_draw
 from .given import Data, Given, check_new_inputs
 from .predictions import LatentSamples
 from .sample_loop import ALL
@@ -155,6 +157,42 @@ class FunctionPredictions(AutoencoderSamples):
 
         :param full_cov: whether points are drawn jointly, or independently.
         """
+        return self._draws(
+            function_draw, Xnew, num_samples, full_cov, given=given, num_draws=num_draws, seed=seed
+        )
+
+    @check_arguments(num_draws=1, num_samples=1)
+    def predict_mean_samples(
+        self,
+        Xnew: TensorType | None,
+        num_samples: int | None = None,
+        full_cov: bool = True,
+        *,
+        given: Given = None,
+        num_draws: int = 16,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """Draw the observations of new rows without their noise, [num_samples, T, N', P].
+
+        These are the means of the likelihood given a draw of the latent function, with code noise,
+        and the decoder of the same posterior sample. Arguments as in :meth:`predict_f_samples`.
+        """
+        return self._draws(
+            mean_draw, Xnew, num_samples, full_cov, given=given, num_draws=num_draws, seed=seed
+        )
+
+    def _draws(
+        self,
+        function: Callable[..., tf.Tensor],
+        Xnew: TensorType | None,
+        num_samples: int | None,
+        full_cov: bool,
+        *,
+        given: Given,
+        num_draws: int,
+        seed: int,
+    ) -> np.ndarray:
+        """Return draws of a function of :mod:`~gpflow_bae.posteriors.conditionals`."""
         count = 1 if num_samples is None else int(num_samples)
         data = self._given(given)
         at = self._inputs(Xnew, data)
@@ -165,12 +203,12 @@ class FunctionPredictions(AutoencoderSamples):
         *parts, _ = self._samples(given, seed, ALL)
         parts = tf.nest.map_structure(lambda v: v[chosen], parts)
         seeds = np.array([[seed, i] for i in range(count)], np.int32)
-        draws = self._loop(function_draw).map(
+        draws = self._loop(function).map(
             (*parts, seeds),
             data,
             at,
             dtypes=gpflow.default_float(),
-            result_bytes=self._latent_bytes(at, data[1]),
+            result_bytes=self._latent_bytes(at, data[1]) * max(1, self.data.num_outputs),
             num_draws=num_draws,
             full_cov=full_cov,
         )

@@ -16,6 +16,7 @@ from .tissue import named
 
 __all__ = [
     "between_groups",
+    "check_not_apart",
     "false_discoveries",
     "groups_of",
     "over_space",
@@ -59,6 +60,30 @@ def groups_of(
             f"[{groupby!r}], which has {named(known)}."
         )
     return [np.flatnonzero(first), np.flatnonzero(second)]
+
+
+def check_not_apart(
+    adata: Any, groups: list[np.ndarray], groupby: str, name: str, key: str | None
+) -> None:
+    """Check that two groups have a slice, or a batch, in common.
+
+    A slice has a level of its own for each gene and a batch its own effect, and both are left out
+    of a comparison: of groups that share none it would say that they hardly differ.
+
+    :param groups: indices of the cells of each.
+    :param name, key: the setting of the fit, and its column of ``adata.obs``, if any.
+    :raises ValueError: if they have none in common.
+    """
+    if key is None:
+        return
+    first, second = (sorted(set(adata.obs[key].astype(str).to_numpy()[v])) for v in groups)
+    if not set(first) & set(second):
+        raise ValueError(
+            f"The two groups of {groupby!r} have no value of {key!r} ({name} of the fit) in common:"
+            f" {named(first)} and {named(second)}. What differs between these is fitted as their "
+            "own level of each gene, and left out here. Compare sums of counts of several samples "
+            "for each group instead (a pseudobulk test)."
+        )
 
 
 def some_rows(rows: np.ndarray, seed: int) -> np.ndarray:

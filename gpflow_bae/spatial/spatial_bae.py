@@ -16,6 +16,7 @@ from ..posteriors import Posterior
 from .covariates import AVERAGE, Covariates, warn_of_confounding
 from .expression import (
     between_groups,
+    check_not_apart,
     groups_of,
     over_space,
     some_rows,
@@ -364,14 +365,18 @@ class SpatialBAE(FittedCells):
             expected counts; and ``is_de``, whether the gene is called different at ``fdr``.
         :raises RuntimeError: before ``fit``.
         :raises ValueError: for other cells than the fit's, a missing column or group, the same
-            group twice, ``delta`` not above 0, and ``fdr`` not between 0 and 1.
+            group twice, groups without a slice or a batch in common, ``delta`` not above 0, and
+            ``fdr`` not between 0 and 1.
         """
         if not delta > 0.0 or not 0.0 < fdr < 1.0:
             raise ValueError(
                 f"delta must be above 0 and fdr between 0 and 1, got {delta} and {fdr}."
             )
         rows = self._rows_of_fit(adata)
-        groups = [rows[v] for v in groups_of(adata, groupby, group1, group2)]
+        chosen = groups_of(adata, groupby, group1, group2)
+        for name in ("slice_key", "batch_key"):
+            check_not_apart(adata, chosen, groupby, name, getattr(self, name))
+        groups = [rows[v] for v in chosen]
         groups = [some_rows(np.sort(v), self.seed) for v in groups]
         K = self._fitted.covariates.number
         means = between_groups(self._posterior(), groups, num_draws, self.seed, K)

@@ -16,7 +16,7 @@ from tests.experiments.commands import parsed, study
 ROOT = pathlib.Path(experiments.__file__).parents[1]
 STUDIES = (
     *("certificates", "gplvm", "imputation", "imputation_benchmarks", "moving_ball", "priors"),
-    *("rotated_mnist", "spatial_omics", "sprites", "tabular_bae"),
+    *("regression", "rotated_mnist", "spatial_omics", "sprites", "tabular_bae"),
 )
 #: Settings that rows have and that are no choice any more, with what is always done today.
 NO_CHOICE = {

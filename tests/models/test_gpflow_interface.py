@@ -19,6 +19,7 @@ from gpflow_bae import latent_priors, models, optimizers
 from gpflow_bae.inference import share_explained
 from gpflow_bae.likelihoods import Gaussian
 from gpflow_bae.posteriors import Posterior
+from tests.serving import small_posteriors
 
 N, P, L = 15, 4, 2
 NOISE = 0.3
@@ -186,6 +187,15 @@ def test_draws_of_a_posterior_have_its_moments() -> None:
         found = np.cov(draws[:, :, channel].T)
         np.testing.assert_allclose(found, covariance[channel], atol=6 * scale**2 / np.sqrt(1000))
     assert posterior.predict_f_samples(X_new, full_cov=False).shape == (5, L)
+    # Through the decoder: with the noise of the observations these are predict_y's.
+    outputs = posterior.predict_mean_samples(X_new, 1000)
+    expected = posterior.predict(X_new, num_codes=4000)
+    spread = np.sqrt(expected.epistemic_variance.max())
+    np.testing.assert_allclose(outputs.mean(0), expected.mean, atol=4 * spread / np.sqrt(1000))
+    np.testing.assert_allclose(
+        outputs.var(0), expected.epistemic_variance, rtol=6 * np.sqrt(2 / 1000)
+    )
+    assert posterior.predict_mean_samples(X_new).shape == outputs.shape[1:]
     # GPflow's layouts of covariances between channels.
     assert posterior.predict_f(X_new, full_output_cov=True)[1].shape == (5, L, L)
     joint = posterior.predict_f(X_new, full_cov=True, full_output_cov=True)[1]
@@ -382,3 +392,17 @@ def test_mistakes_are_named() -> None:
         posterior.predict_y(np.zeros((3, 2)))
     with pytest.raises(ValueError, match=r"Ynew must have shape \(15, 4\) .* got \(15, 2\)"):
         posterior.predict_log_density((X, Y[:, :2]))
+
+
+def test_draws_of_outputs_go_through_the_decoder_of_their_sample() -> None:
+    """Of a chain with code noise; what weights the model itself has changes nothing."""
+    sampled = small_posteriors.sampled_sgp_bae()
+    X_new = np.linspace(-1.0, 1.0, 3)[:, None]
+    expected = sampled.predict(X_new, num_codes=2000)
+    draws = sampled.predict_mean_samples(X_new, 4000)
+    spread = np.sqrt(expected.epistemic_variance)
+    np.testing.assert_allclose(draws.mean(0), expected.mean, atol=5 * spread.max() / np.sqrt(4000))
+    np.testing.assert_allclose(draws.std(0), spread, rtol=0.1)
+    for weight in sampled.model.decoder.weights:
+        weight.assign(tf.zeros_like(weight))
+    np.testing.assert_array_equal(sampled.predict_mean_samples(X_new, 4000), draws)

@@ -167,6 +167,12 @@ def test_cells_are_known_by_their_batch(
     adata.obs["group"] = np.where(adata.obs["kind"] == 0, "a", "b")
     table = again.differential_expression(adata, "group", "a", num_draws=2)
     assert np.isfinite(table["lfc_mean"]).all() and len(again.spatial_genes(num_draws=2)) == 30
+    donors = sorted(set(adata.obs["donor"]))
+    with pytest.raises(ValueError, match="groups of 'donor' have no value of 'donor' .batch_key"):
+        again.differential_expression(adata, "donor", donors[0], donors[1])
+    adata.obs["sick"] = np.where(adata.obs["donor"] == donors[0], "sick", "well")
+    with pytest.raises(ValueError, match=r"groups of 'sick'.*pseudobulk"):
+        again.differential_expression(adata, "sick", "sick")
     other = adata.copy()
     other.obs["donor"] = other.obs["donor"].to_numpy()[::-1]
     with pytest.raises(ValueError, match="other cells than the 240 of the fit"):
