@@ -26,7 +26,7 @@ from experiments.common import flags as common_flags
 if TYPE_CHECKING:
     import numpy as np
 
-    from gpflow_bae.datasets.regression import Regression
+    from gpflow_bae.datasets.tabular import Regression
 
 FLAGS = flags.FLAGS
 _DATASETS = ("airfoil", "bike_sharing", "diabetes")
@@ -62,9 +62,9 @@ def run(model: str, plan: Plan, options: driver.Options) -> driver.Outcome:
     import numpy as np
 
     from gpflow_bae import metrics
-    from gpflow_bae.datasets import regression
+    from gpflow_bae.datasets import tabular
 
-    data = regression.load(plan.dataset, FLAGS.data_dir, plan.validation_fold)
+    data = tabular.regression(plan.dataset, FLAGS.data_dir, plan.validation_fold)
     centre, scale = data.train_y.mean(), data.train_y.std()
     data = data._replace(
         train_y=(data.train_y - centre) / scale, test_y=(data.test_y - centre) / scale

@@ -10,18 +10,24 @@ import pytest
 import sklearn.datasets
 from sklearn.utils.estimator_checks import check_estimator
 
-from gpflow_bae.datasets import regression
-from gpflow_bae.estimators import BayesianMLPRegressor
+from gpflow_bae.datasets import tabular
+from gpflow_bae.estimators import BayesianMLPRegressor, regressor
 
 SMALL: dict[str, Any] = {"hidden_layer_sizes": (4,), "num_chains": 1, "num_steps": 300}
 
 
-def test_a_linear_network_has_the_posterior_of_bayesian_linear_regression() -> None:
+@pytest.mark.parametrize(("energy_variance", "low", "high"), [(None, 0.75, 1.25), (0.5, 1.4, 2.5)])
+def test_a_linear_network_has_the_posterior_of_bayesian_linear_regression(
+    energy_variance: float | None, low: float, high: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With constant noise, which the network finds, means of y are Gaussian in closed form.
 
-    Chains are biased by their steps: variances may be a quarter too large. Means of 4 x 100 samples
-    that follow each other lie within 0.4 of a posterior deviation.
+    Chains are biased by their steps: variances may be a quarter too large, and with the steps of
+    burn-in they are more than that. Means of 4 x 100 samples that follow each other lie within 0.4
+    of a posterior deviation.
     """
+    if energy_variance is not None:
+        monkeypatch.setattr(regressor, "_SAMPLING", energy_variance)
     rng = np.random.default_rng(0)
     X, new = rng.normal(size=(300, 2)), rng.normal(size=(50, 2))
     y = 1.0 + X @ [0.5, -1.0] + 0.3 * rng.normal(size=300)
@@ -35,7 +41,7 @@ def test_a_linear_network_has_the_posterior_of_bayesian_linear_regression() -> N
     means = np.concatenate([m for m, _ in fitted._moments(new)], 1)
     means = (means - y.mean()) / y.std()
     assert np.max(np.abs(means.mean(0) - mean) / np.sqrt(variance)) < 0.4
-    np.testing.assert_allclose(np.median(means.var(0) / variance), 1.0, atol=0.25)
+    assert low < np.median(means.var(0) / variance) < high
     predicted, deviation = fitted.predict(new, return_std=True)
     ratio = deviation / y.std() / np.sqrt(noise + variance)
     np.testing.assert_allclose(np.median(ratio), 1.0, atol=0.05)  # noise of 300 rows: 0.04
@@ -125,16 +131,16 @@ def test_checks_of_scikit_learn() -> None:
 
 def test_tables_are_split_as_the_benchmark_splits_them() -> None:
     """A fifth of the rows is the test, and none of these serves a choice of settings."""
-    data = regression.load("diabetes", "")
+    data = tabular.regression("diabetes", "")
     X, y = sklearn.datasets.load_diabetes(return_X_y=True)
     assert data.test_X.shape == (89, 10)
     rows = {tuple(row) for row in np.column_stack([X, y])}
     parts = [np.column_stack(pair) for pair in (data[:2], data[2:])]
     assert {tuple(row) for part in parts for row in part} == rows
-    chosen = regression.load("diabetes", "", validation_fold=1)
+    chosen = tabular.regression("diabetes", "", validation_fold=1)
     held = {tuple(row) for row in np.column_stack(chosen[2:])}
     assert held < {tuple(row) for row in parts[0]}
     with pytest.raises(ValueError, match="name is 'boston'"):
-        regression.load("boston", "")
+        tabular.regression("boston", "")
     with pytest.raises(FileNotFoundError, match=r"sklearn-contrib-bde 1\.0\.2 on PyPI"):
-        regression.load("airfoil", "nowhere")
+        tabular.regression("airfoil", "nowhere")

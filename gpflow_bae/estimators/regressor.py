@@ -34,7 +34,7 @@ Weights: TypeAlias = Sequence[tf.Tensor]
 # The start of a chain: steps of Adam on the log posterior, and their first rate.
 _ADAM_STEPS, _ADAM_RATE = 3000, 5e-3
 # Variance of a step's energy error, per dimension, in burn-in and after it. Large steps explore
-# (Sommer et al. 2025), and make the variance of a linear network's posterior 1.8 times too large.
+# (Sommer et al. 2025), and make the variance of a linear network's posterior nearly twice too large.
 _EXPLORING, _SAMPLING = 0.5, 0.02
 _BURNIN = 1.0 / 3.0  # share of the steps
 _NUM_SAMPLES = 100  # of each chain
@@ -53,7 +53,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
     microcanonical Langevin dynamics on all rows (:mod:`gpflow_bae.mcmc.mclmc`), as Sommer et al.
     (2025, "Microcanonical Langevin ensembles") sample networks of tables. Steps are large in
     burn-in and half as large after it, where they make the posterior variance of a linear network
-    about a tenth too large. Chains stay near their modes, so that predictions average over the
+    up to a quarter too large. Chains stay near their modes, so that predictions average over the
     samples of all of them.
 
     y is standardised inside. A column enters twice, standardised and as the rank of its value

@@ -157,8 +157,9 @@ class FunctionPredictions(AutoencoderSamples):
 
         :param full_cov: whether points are drawn jointly, or independently.
         """
+        width = self.model.latent_dim
         return self._draws(
-            function_draw, Xnew, num_samples, full_cov, given=given, num_draws=num_draws, seed=seed
+            function_draw, width, Xnew, num_samples, full_cov, given, num_draws, seed
         )
 
     @check_arguments(num_draws=1, num_samples=1)
@@ -177,22 +178,24 @@ class FunctionPredictions(AutoencoderSamples):
         These are the means of the likelihood given a draw of the latent function, with code noise,
         and the decoder of the same posterior sample. Arguments as in :meth:`predict_f_samples`.
         """
-        return self._draws(
-            mean_draw, Xnew, num_samples, full_cov, given=given, num_draws=num_draws, seed=seed
-        )
+        width = self.data.num_outputs
+        return self._draws(mean_draw, width, Xnew, num_samples, full_cov, given, num_draws, seed)
 
     def _draws(
         self,
         function: Callable[..., tf.Tensor],
+        width: int,
         Xnew: TensorType | None,
         num_samples: int | None,
         full_cov: bool,
-        *,
         given: Given,
         num_draws: int,
         seed: int,
     ) -> np.ndarray:
-        """Return draws of a function of :mod:`~gpflow_bae.posteriors.conditionals`."""
+        """Return draws of a function of :mod:`~gpflow_bae.posteriors.conditionals`.
+
+        :param width: size of the last axis of a draw.
+        """
         count = 1 if num_samples is None else int(num_samples)
         data = self._given(given)
         at = self._inputs(Xnew, data)
@@ -208,7 +211,7 @@ class FunctionPredictions(AutoencoderSamples):
             data,
             at,
             dtypes=gpflow.default_float(),
-            result_bytes=self._latent_bytes(at, data[1]) * max(1, self.data.num_outputs),
+            result_bytes=self._latent_bytes(at, data[1]) * width // self.model.latent_dim,
             num_draws=num_draws,
             full_cov=full_cov,
         )
