@@ -34,7 +34,7 @@ Weights: TypeAlias = Sequence[tf.Tensor]
 # The start of a chain: steps of Adam on the log posterior, and their first rate.
 _ADAM_STEPS, _ADAM_RATE = 3000, 5e-3
 # Variance of a step's energy error, per dimension, in burn-in and after it. Large steps explore
-# (Sommer et al. 2025), and make the variance of a linear network's posterior nearly twice too large.
+# (Sommer et al. 2025), and make the variance of a linear network's posterior nearly twice as large.
 _EXPLORING, _SAMPLING = 0.5, 0.02
 _BURNIN = 1.0 / 3.0  # share of the steps
 _NUM_SAMPLES = 100  # of each chain
