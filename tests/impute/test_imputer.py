@@ -280,15 +280,15 @@ def test_a_second_table_beside_a_frame_is_refused() -> None:
         Imputer().fit(np.arange(6.0)[:, None], np.arange(6)[:, None] * 1j)
 
 
-def test_a_method_that_has_no_time_is_left_out_of_the_check(
+def test_a_method_that_is_too_slow_for_a_table_is_left_out_of_the_check(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And the report says so; the methods that are quick stay."""
     X, Y = arrays(stations()[1])
-    monkeypatch.setattr(choice, "_SECONDS", 0.0)
+    monkeypatch.setattr(choice, "_BUDGET", 0.0)
     result = Imputer(method="linear", progress=False).check(X, Y)
     assert result.methods == ("linear interpolation", "column means")
-    assert "IterativeImputer and IterativeImputer with trees had no time" in result.hidden
+    assert "IterativeImputer and IterativeImputer with trees took no part" in result.hidden
     assert result.filled_by == dict.fromkeys(["y0", "y1"], "linear interpolation")
 
 

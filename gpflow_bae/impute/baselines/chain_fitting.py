@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -36,7 +34,7 @@ def fit_chains(
     with_inputs: bool,
     trees: bool = False,
     rounds: Sequence[int] | None = None,
-    seconds: float = np.inf,
+    budget: float = np.inf,
     complete: bool = False,
 ) -> list[Chain]:
     """Fit the regressions of all rounds, and return those after each number of rounds.
@@ -44,8 +42,8 @@ def fit_chains(
     :param table: of nearly standardised outputs.
     :param features: the calendar's features [T, N, F] of each row; none if None.
     :param rounds: numbers of rounds, increasing; those that are usual if None.
-    :param seconds: no regression starts after that time; numbers of rounds that are not reached are
-        left out, but for the last complete round.
+    :param budget: work that there is, in seconds of a usual core; rounds beyond it are left out. It
+        is reckoned from the table's size, so that a busy machine fits the same.
     :param complete: whether columns that have no missing cell here are regressed too, at the end,
         for other tables.
     """
@@ -62,25 +60,29 @@ def fit_chains(
         model = ExtraTreesRegressor(
             _TREES, min_samples_leaf=_LEAST_LEAF, max_features=share, random_state=0
         )
-    timed = _Timed(model, time.monotonic() + seconds)
-    imputer = IterativeImputer(
-        timed, max_iter=rounds[-1], tol=1e-6, random_state=0, skip_complete=True
-    )
-    filled, late = columns, True
-    with warnings.catch_warnings(), contextlib.suppress(_OutOfTimeError):
-        warnings.simplefilter("ignore")  # that it has not converged
-        filled, late = imputer.fit_transform(columns), False
-    sequence = getattr(imputer, "imputation_sequence_", [])
     holes = np.flatnonzero(np.isnan(columns).any(0))
+    most = budget / (max(len(holes), 1) * _seconds(len(columns), columns.shape[1], trees))
+    rounds = sorted({min(number, int(min(most, rounds[-1]))) for number in rounds} - {0})
+    if not rounds:
+        return []
+    imputer = IterativeImputer(
+        _OfSomeRows(model), max_iter=rounds[-1], tol=1e-6, random_state=0, skip_complete=True
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it has not converged
+        filled = imputer.fit_transform(columns)
+    sequence = imputer.imputation_sequence_
     done = len(sequence) // len(holes) if len(holes) else 0
+    if len(holes) and not done:  # a single column has no others
+        return []
     others: dict[int, Regression] = {}
-    if complete and not late:
+    if complete:
         for i in np.flatnonzero(known < Z.shape[1]):
             if i not in holes and columns.shape[1] > 1:
-                timed = _Timed(model, np.inf).fit(np.delete(filled, i, 1), filled[:, i])
-                others[int(known[i])] = _read(timed.estimator_)
+                other = _OfSomeRows(model).fit(np.delete(filled, i, 1), filled[:, i])
+                others[int(known[i])] = _read(other.estimator_)
     found = []
-    for number in rounds if done and not late else sorted({min(r, done) for r in rounds} - {0}):
+    for number in rounds:
         last = min(number, done)  # it stops when nothing changes
         models = {
             int(known[step.feat_idx]): _read(step.estimator.estimator_)
@@ -91,19 +93,21 @@ def fit_chains(
     return found
 
 
-class _OutOfTimeError(Exception):
-    """A regression would start after the time that there is."""
+def _seconds(rows: int, columns: int, trees: bool) -> float:
+    """About how long a regression takes on a usual core, for given numbers of rows and columns."""
+    if trees:
+        rows = min(rows, _MOST_ROWS)
+        return 0.01 + 5e-7 * rows * float(np.log2(rows + 1)) * min(columns, _MOST_COLUMNS)
+    return 1e-3 + 2e-8 * rows * columns + 7e-10 * rows * columns * min(rows, columns)
 
 
-class _Timed(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A regression that is not begun after a time; a forest is grown from some of many rows."""
+class _OfSomeRows(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A regression; a forest is grown from some of many rows."""
 
-    def __init__(self, model: Any, until: float) -> None:
-        self.model, self.until = model, until
+    def __init__(self, model: Any) -> None:
+        self.model = model
 
-    def fit(self, X: np.ndarray, y: np.ndarray) -> _Timed:
-        if time.monotonic() > self.until:
-            raise _OutOfTimeError
+    def fit(self, X: np.ndarray, y: np.ndarray) -> _OfSomeRows:
         if isinstance(self.model, ExtraTreesRegressor) and len(X) > _MOST_ROWS:
             rows = np.random.default_rng(0).choice(len(X), _MOST_ROWS, replace=False)
             X, y = X[rows], y[rows]

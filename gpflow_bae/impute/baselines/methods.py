@@ -56,13 +56,13 @@ class _Means:
 
 
 def variants(
-    name: str, table: MultiOutputTable, context: Context, seconds: float
+    name: str, table: MultiOutputTable, context: Context, budget: float
 ) -> dict[Any, Simple]:
     """Fit a method with each of its settings to a table of standardised outputs.
 
-    :param seconds: of IterativeImputer's regressions, none begins later.
-    :return: fits by setting; none if the method does not suit the table, has no time or lacks its
-        library.
+    :param budget: of chained regressions, in seconds of a usual core.
+    :return: fits by setting; none if the method does not suit the table, is beyond the budget or
+        lacks its library.
     """
     if name == "mean":
         return {(): _Means()}
@@ -86,31 +86,28 @@ def variants(
             context.features,
             with_inputs=with_inputs,
             trees=trees,
-            seconds=seconds / len(ways),
+            budget=budget / len(ways),
         )
         found |= {chain.setup: chain for chain in chains}
     return found
 
 
-def fit_simple(
-    name: str, setup: Any, table: MultiOutputTable, context: Context, seconds: float
-) -> Simple | None:
-    """Fit a method with one of its settings; None if there is no time for it."""
+def fit_simple(name: str, setup: Any, table: MultiOutputTable, context: Context) -> Simple:
+    """Fit a method with one of the settings of :func:`variants`."""
     if name not in ("iterative", "trees"):
-        return variants(name, table, context, seconds).get(())
+        return variants(name, table, context, 0.0)[()]
     from .chain_fitting import fit_chains
 
     setup = ChainSetup(*setup)
-    chains = fit_chains(
+    (chain,) = fit_chains(
         table,
         context.features,
         with_inputs=setup.with_inputs,
         trees=setup.trees,
         rounds=(setup.rounds,),
-        seconds=seconds,
         complete=True,
     )
-    return chains[-1] if chains else None
+    return chain
 
 
 def read_simple(name: str, arrays: Mapping[str, np.ndarray]) -> Simple:

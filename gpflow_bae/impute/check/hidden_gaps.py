@@ -24,8 +24,6 @@ from .verdict import decide
 
 __all__ = ["check"]
 
-_PATIENCE = 15.0  # seconds that a simple method may take
-
 _Moments: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 
@@ -73,7 +71,7 @@ def check(
                 whole = fitted if fitted.posterior is not None else None
             else:
                 known = name in fitted.choice.scales
-                whole = known and fitted.with_simple(name, user, gaps.table, _PATIENCE) or None
+                whole = fitted.with_simple(name, user, gaps.table) if known else None
                 late += [words[name]] if whole is None and name in ("iterative", "trees") else []
             if whole is not None and words[name] not in moments:
                 methods = (name,) * len(kinds)
@@ -82,8 +80,8 @@ def check(
             bar.update()
     if late:
         notes.append(
-            f"{' and '.join(late)} had no time or no library: each may take "
-            f"{_PATIENCE:.0f} s, and needs scikit-learn."
+            f"{' and '.join(late)} took no part: the table is too large for "
+            "regressions of each column on all others, or scikit-learn is not installed."
         )
     scores, errors = _scored(gaps, kinds, scale, moments)
     if method == AUTO:

@@ -22,7 +22,7 @@ from .gaps import HiddenGaps
 
 __all__ = ["Choice", "GapErrors", "by_gap", "compare", "settled"]
 
-_SECONDS = 15.0  # for each of the methods that take long
+_BUDGET = 15.0  # of each of the methods that take long, in seconds of a usual core
 _DOUBT = 0.5  # standard errors by which a simple method must be better than the GPs
 
 _Moments = tuple[np.ndarray, np.ndarray]
@@ -140,7 +140,7 @@ def compare(
     for name in names:
         fits = []
         for gaps in hidden:
-            found = variants(name, gaps.table, context, _SECONDS / len(hidden))
+            found = variants(name, gaps.table, context, _BUDGET / len(hidden))
             fits.append({k: fit.predict(gaps.table, context.features) for k, fit in found.items()})
         shared = [setup for setup in fits[0] if all(setup in fit for fit in fits)]
         if not shared:

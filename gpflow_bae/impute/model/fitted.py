@@ -30,7 +30,6 @@ from .posterior import TablePosterior
 
 __all__ = ["Fit", "context_of", "fit_table", "make_plan"]
 
-_SECONDS = 120.0  # for the final fit of a simple method
 _HIDDEN, _MASKS = 0.1, 3  # gaps by which simple methods are compared where there are no GPs
 _MOST_CHANNELS = 20
 _USELESS = 0.97  # of the error of column means
@@ -95,17 +94,13 @@ class Fit:
         limits = np.stack([np.fmin(self.limits[0], seen[0]), np.fmax(self.limits[1], seen[1])])
         return _bounded(self.standardiser, limits, mean, variance)
 
-    def with_simple(
-        self, name: str, user: UserTable, table: MultiOutputTable, seconds: float
-    ) -> Fit | None:
-        """This fit with a simple method that was compared; None if there is no time for it."""
+    def with_simple(self, name: str, user: UserTable, table: MultiOutputTable) -> Fit:
+        """This fit with a simple method that was compared."""
         if name in self.simple:
             return self
         shown = with_outputs(table, self.standardiser.transform(table.Y))
         context = context_of(user, self.plan)
-        found = fit_simple(name, self.choice.setups.get(name, ()), shown, context, seconds)
-        if found is None:
-            return None
+        found = fit_simple(name, self.choice.setups.get(name, ()), shown, context)
         return dataclasses.replace(self, simple={**self.simple, name: found})
 
     def predict_cells(self, user: UserTable, where: np.ndarray | None = None) -> CellPredictions:
@@ -328,24 +323,24 @@ def fit_table(
 
 
 def _with_its_methods(found: Fit, user: UserTable, table: MultiOutputTable, method: str) -> Fit:
-    """The fit with the simple methods of its choice, without those that cannot be fitted.
+    """The fit with the simple methods of its choice, without those that were not compared.
 
     :raises ValueError: if ``method``, the name of a method for all columns, is one of these.
     """
     while left := set(found.choice.methods) - {GP} - set(found.simple):
         name = min(left)
-        more = None
         if name in found.choice.scales:
-            more = found.with_simple(name, user, table, _SECONDS)
-        if more is None and method != AUTO:
+            found = found.with_simple(name, user, table)
+            continue
+        if method != AUTO:
             raise ValueError(
                 f"method={name!r}: {METHODS[name]} cannot fill this table. 'iterative' and 'trees' "
-                "need scikit-learn (pip install scikit-learn), a second column, and time where "
-                "there are many columns; 'hour' needs dates with several rows in a day; all need "
+                "need scikit-learn (pip install scikit-learn), a second column, and no more than "
+                "some hundreds of columns; 'hour' needs dates with several rows in a day; all need "
                 "observed cells that can be hidden."
             )
         absent = {name} if found.posterior is not None else {name, GP}
-        found = more or dataclasses.replace(found, choice=found.choice.without(absent))
+        found = dataclasses.replace(found, choice=found.choice.without(absent))
     return found
 
 
