@@ -36,6 +36,8 @@ __all__ = ["main", "run"]
 
 FLAGS = flags.FLAGS
 
+_SIDE_BY_SIDE = ("time", "task", "outputs")  # flags that series side by side need
+
 
 def main(argv: list[str]) -> None:
     """Read, check, fill, write."""
@@ -95,7 +97,11 @@ def _fill(
             print(f"{document.as_text(result)}\n{result.verdict}", flush=True)
         print("Fitting to all observed cells.", flush=True)
         with _timed(seconds, "fit"):
-            imputer.fit(user, start=imputer.checked_).save(beside.with_suffix(".posterior"))
+            folder = beside.with_suffix(".posterior")
+            imputer.fit(user, start=imputer.checked_).save(folder)
+            if FLAGS.side_by_side:
+                roles = {name: FLAGS[name].value for name in _SIDE_BY_SIDE}
+                saved_fits.add(folder, side_by_side=roles)
     else:
         imputer = Imputer.load(FLAGS.posterior)
     with _timed(seconds, "prediction"):
@@ -141,7 +147,7 @@ def _read(
         if twice:
             raise TableError([f"Parquet files cannot have columns of one name: {twice}."])
     arranged: Callable[[Any], Any] = lambda filled: filled  # noqa: E731
-    if FLAGS.side_by_side:
+    if FLAGS.side_by_side or (record is not None and "side_by_side" in record):
         raw, arranged = _side_by_side(raw, settings, record)
     roles: dict[str, Any] = {
         name: settings.get(name) for name in (*saved_fits.ROLES, "kinds", "table_format")
@@ -163,22 +169,28 @@ def _side_by_side(
 ) -> tuple[Any, Callable[[Any], Any]]:
     """The table with its series side by side, and a function that takes it back when it is filled.
 
-    The columns of the series replace the outputs of the settings.
+    The columns of the series replace the outputs of the settings; those of ``--posterior`` are in
+    its record.
     """
     from .reading.side_by_side import names_beside, narrow, widen
 
-    time, task, outputs = (settings[name] for name in ("time", "task", "outputs"))
-    if record is not None or settings["inputs"] or time is None or task is None:
+    if record is not None and "side_by_side" not in record:
         raise TableError(
             [
-                "--side_by_side needs --time, --task and --outputs, and knows neither --inputs nor "
-                "--posterior: fit the table again."
+                f"--posterior={FLAGS.posterior} was not fitted to series side by side: leave "
+                "--side_by_side out, or fit the table again."
             ]
         )
-    wide = widen(raw, outputs, time, task)
+    roles = settings if record is None else record["side_by_side"]
+    time, task, outputs = (roles[name] for name in _SIDE_BY_SIDE)
+    if settings["inputs"] or time is None or task is None:
+        raise TableError(["--side_by_side needs --time, --task and --outputs, and no --inputs."])
+    wide = widen(raw, outputs, time, task, None if record is None else settings["outputs"])
     names = names_beside(raw, outputs, task)
-    kinds = {n: kind for name, kind in settings["kinds"].items() for n in names.get(name, [name])}
-    settings |= {"outputs": sum(names.values(), []), "task": None, "kinds": kinds}
+    if record is None:
+        given = settings["kinds"].items()
+        kinds = {n: kind for name, kind in given for n in names.get(name, [name])}
+        settings |= {"outputs": sum(names.values(), []), "task": None, "kinds": kinds}
     return wide, functools.partial(narrow, table=raw, names=names, time=time, task=task)
 
 

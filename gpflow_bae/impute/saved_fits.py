@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ..core.files import as_path, to_json
+from ..core.files import as_path, to_json, write_atomically
 from ..versions import __version__
 from .reading.columns import FittedColumns
 from .reading.indicators import Indicator
 from .reading.kinds.column_kind import ColumnKind
 from .reading.table_format import TableFormat
 
-__all__ = ["POSTERIOR", "ROLES", "arguments", "fitted_columns", "read_record", "write"]
+__all__ = ["POSTERIOR", "ROLES", "add", "arguments", "fitted_columns", "read_record", "write"]
 
 POSTERIOR = "posterior.npz"
 _RECORD = "fit.json"
@@ -69,6 +69,12 @@ def write(
         (new / _RECORD).write_text(to_json(record, indent=1), encoding="utf-8")
         for file in (POSTERIOR, _RECORD):
             os.replace(new / file, folder / file)
+
+
+def add(folder: pathlib.Path, **entries: Any) -> None:
+    """Add entries to ``fit.json`` in the folder of a fit, plain values."""
+    text = to_json(read_record(folder) | entries, indent=1)
+    write_atomically(folder / _RECORD, lambda file: file.write(text.encode()))
 
 
 def read_record(folder: str | pathlib.Path) -> dict[str, Any]:

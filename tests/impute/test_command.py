@@ -180,6 +180,20 @@ def test_series_side_by_side_come_back_as_rows(
     assert np.abs(filled["y"] - table["y"])[hole].max() < 0.3
     assert (filled["y_sd"].notna() == hole).all()
 
+    # The fit fills a later table, of which one series is not there.
+    late = tmp_path / "late.csv"
+    fit = f"--posterior={out.with_suffix('.posterior')}"
+    pd.DataFrame({"s": "b", "t": [41, 42], "y": [12.0, np.nan]}).to_csv(late, index=False)
+    parse(f"--input={late}", f"--out={tmp_path / 'f.csv'}", fit)
+    command.main(["impute"])
+    again = pd.read_csv(tmp_path / "f.csv")
+    assert again["y"][0] == 12.0 and again["s"].tolist() == ["b", "b"]
+    assert abs(again["y"][1] - 9.0) < 9.0 and again["y_sd"][1] > 1.0
+    pd.DataFrame({"s": "c", "t": [41, 42], "y": [12.0, np.nan]}).to_csv(late, index=False)
+    parse(f"--input={late}", f"--out={tmp_path / 'f.csv'}", fit)
+    with pytest.raises(SystemExit, match=r"side by side, and this table has \['y \(c\)'\] as well"):
+        command.main(["impute"])
+
 
 def test_hours_that_are_not_there_are_inserted(
     tmp_path: pathlib.Path, parse: Callable[..., None], capsys: pytest.CaptureFixture
@@ -258,7 +272,7 @@ def test_kinds_are_said_by_flags(parse: Callable[..., None]) -> None:
         ("--outputs=a,b,remark", "impute: Column 'remark' is text with 10 different"),
         ("--out=t.csv", "--out=t.csv is the input itself"),
         ("--out=.", "--out=. is a folder; name a file"),
-        ("--decimal=,", "--separator=';'"),
+        ("--decimal=,", "give separator=';'"),
         ("--periods=month", r"impute: periods is \['month'\]; expected a list"),
     ],
 )

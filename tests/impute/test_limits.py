@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from gpflow_bae.core.output_transforms import Log
 from gpflow_bae.impute.reading.columns import output_kinds
 from gpflow_bae.impute.reading.frames import read_frame
 from gpflow_bae.impute.reading.kinds.column_kind import ColumnKind
+from gpflow_bae.impute.reading.kinds.limits import doubtful_values
 from gpflow_bae.impute.reading.kinds.logarithms import near_the_range
 from gpflow_bae.impute.reading.user_table import CellPredictions
 from gpflow_bae.impute.report import outline
@@ -38,6 +40,27 @@ def test_values_at_a_limit_are_not_exceeded_and_are_named() -> None:
     assert "holds 1048 in row 8, and all its other values are between" in of["wind"][0]
     said = output_kinds(names[:1], visibility[:, None], {"visibility": (0, 10)})
     assert not said.notes
+
+
+def test_a_percentage_beyond_100_is_named_and_growth_is_not() -> None:
+    rng = np.random.default_rng(0)
+    humidity = np.clip(80.0 + 12.0 * rng.standard_normal(ROWS), 0.0, 99.0)
+    humidity[[4, 9]] = 130.0, -3.0
+    growth = 50.0 + 40.0 * rng.standard_normal(ROWS)
+    found = output_kinds(("humidity [%]", "growth (%)"), np.stack([humidity, growth], -1))
+    (note,) = found.notes
+    assert "'humidity [%]' is a percentage by its name, and holds 130 in row 5 and 1 more" in note
+    assert "kinds={'humidity [%]': (0, 100)}" in note
+    assert not output_kinds(
+        ("humidity [%]",), humidity[:, None], {"humidity [%]": "continuous"}
+    ).notes
+
+
+@pytest.mark.parametrize(("value", "is_doubtful"), [(1048.0, True), (-999.0, True), (12.0, False)])
+def test_values_far_from_all_others_are_doubtful(value: float, is_doubtful: bool) -> None:
+    column = 8.0 + np.random.default_rng(0).standard_normal(ROWS)
+    column[[3, 7]] = np.nan, value
+    assert doubtful_values(column) == [value] * is_doubtful
 
 
 def test_ordinary_columns_have_no_notes() -> None:

@@ -71,7 +71,9 @@ def test_a_column_with_thresholds_is_for_trees_and_the_others_for_their_mean() -
     Z = thresholds(np.random.default_rng(0))
     table = make_table(Z, np.zeros(Z.shape, bool))
     hidden = [hide_gaps(table, 0.2, seed) for seed in (0, 1)]
-    found = compare(hidden, None, Z, methods.Context(), lambda mean, _: mean)
+    found = compare(
+        hidden, None, [np.ones(Z.shape)] * 2, Z, methods.Context(), lambda mean, _: mean
+    )
     assert found.methods[2] == "trees" and found.setups["trees"].trees
     cells = found.errors["trees"]
     assert cells.squares[:, 2].sum() < 0.7 * found.errors["iterative"].squares[:, 2].sum()
@@ -79,22 +81,26 @@ def test_a_column_with_thresholds_is_for_trees_and_the_others_for_their_mean() -
 
 
 def test_chains_are_scikit_learns_and_come_back_from_arrays() -> None:
-    Z = thresholds(np.random.default_rng(1), 80)
-    Z[np.random.default_rng(2).random(Z.shape) < 0.15] = np.nan
+    """Rounds differ where many columns go together; missing cells begin at their mean, zero."""
+    rng = np.random.default_rng(1)
+    Z = rng.standard_normal((1, 80, 2)) @ rng.standard_normal((2, 6))
+    Z += 0.3 * rng.standard_normal(Z.shape)
+    Z[rng.random(Z.shape) < 0.3] = np.nan
+    Z = (Z - np.nanmean(Z, 1)) / np.nanstd(Z, 1)
     table = make_table(Z, np.zeros(Z.shape, bool))
     lines = chain_fitting.fit_chains(table, None, with_inputs=False)
     assert [chain.setup.rounds for chain in lines] == list(chain_fitting.ROUNDS)
-    for chain, rounds in ((lines[0], 1), (lines[-1], 30)):
-        expected = iterative_imputer.impute(Z[0], np.zeros((80, 0)), rounds)
-        # A chain begins at zero and scikit-learn at the mean, which many rounds forget.
-        near = 1e-9 + 0.05 * (rounds == 1)
-        np.testing.assert_allclose(chain.predict(table, None)[0][0], expected, atol=max(near, 1e-5))
+    for chain in lines:
+        expected = iterative_imputer.impute(Z[0], np.zeros((80, 0)), chain.setup.rounds)
+        np.testing.assert_allclose(chain.predict(table, None)[0][0], expected, atol=1e-9)
     (forest,) = chain_fitting.fit_chains(
         table, None, with_inputs=True, trees=True, rounds=(1,), complete=True
     )
     for chain in (lines[1], forest):
         again = Chain.from_arrays(chain.to_arrays())
         np.testing.assert_array_equal(again.predict(table, None)[0], chain.predict(table, None)[0])
+    with pytest.raises(ValueError, match="of an earlier version: fit the table again"):
+        Chain.from_arrays({"order": np.arange(6)})
 
 
 def test_a_forest_of_arrays_predicts_as_scikit_learn_does() -> None:
@@ -131,6 +137,26 @@ def test_columns_that_were_complete_in_the_fit_are_filled_in_other_tables() -> N
     np.testing.assert_allclose(found, [[[1.5, 1.5], [-1.0, -1.0]]], atol=0.2)
 
 
+@pytest.mark.parametrize("method", ["gp", "iterative", "trees"])
+def test_a_row_of_which_nothing_is_observed_is_as_uncertain_as_its_column(
+    method: str, tmp_path: pathlib.Path
+) -> None:
+    """White noise and a multiple of it: one cell tells the other, and rows tell nothing."""
+    rng = np.random.default_rng(0)
+    level = rng.standard_normal(60)
+    Y = np.stack([level, 3.0 * level], 1) + 0.01 * rng.standard_normal((60, 2))
+    X = np.arange(60.0)[:, None]
+    table = Y.copy()
+    table[[10, 30, 50], 0] = np.nan
+    options = {"num_steps": 5, "settings": {"num_fits": 1}, "progress": False}
+    Imputer(method=method, **options).fit(X, table).save(tmp_path)
+    imputer = Imputer.load(tmp_path)
+    sd = imputer.impute(np.array([[70.0], [71.0]]), [[np.nan, np.nan], [np.nan, 3.0]]).sd
+    spread = Y.std(0)
+    assert (0.75 * spread < sd[0]).all() and (sd[0] < 1.35 * spread).all()
+    assert sd[1, 0] < 0.3 * spread[0]
+
+
 def test_the_same_hour_of_other_days_fills_a_day() -> None:
     """A cycle of 24 hours that rises by one a day is a line for each hour."""
     hours = np.arange(24.0 * 6)
@@ -152,8 +178,8 @@ def test_weights_are_those_of_each_column() -> None:
     ones = np.ones(truth.shape)
     smooth = truth + rng.standard_normal(truth.shape) * [0.1, 0.5]
     of_rows = truth + rng.standard_normal(truth.shape) * [0.5, 0.1]
-    weight, scale, _ = calibrate([Trial(gaps, (smooth, ones), (of_rows, ones))], truth, truth)
-    assert weight[0] > 0.85 and weight[1] < 0.3 and scale.shape == (2,)
+    weight, scales, _ = calibrate([Trial(gaps, (smooth, ones), (of_rows, ones))], truth, truth)
+    assert weight[0] > 0.85 and weight[1] < 0.3 and scales.factors.shape == (2,)
 
 
 def test_a_method_by_name_is_fitted_alone_saved_and_read(tmp_path: pathlib.Path) -> None:

@@ -75,21 +75,20 @@ def fit_chains(
     done = len(sequence) // len(holes) if len(holes) else 0
     if len(holes) and not done:  # a single column has no others
         return []
-    others: dict[int, Regression] = {}
+    others: list[tuple[int, Regression]] = []
     if complete:
         for i in np.flatnonzero(known < Z.shape[1]):
             if i not in holes and columns.shape[1] > 1:
                 other = _OfSomeRows(model).fit(np.delete(filled, i, 1), filled[:, i])
-                others[int(known[i])] = _read(other.estimator_)
+                others.append((int(known[i]), _read(other.estimator_)))
+    steps = [(int(known[step.feat_idx]), _read(step.estimator.estimator_)) for step in sequence]
     found = []
     for number in rounds:
-        last = min(number, done)  # it stops when nothing changes
-        models = {
-            int(known[step.feat_idx]): _read(step.estimator.estimator_)
-            for step in sequence[len(holes) * (last - 1) : len(holes) * last]
-        }
+        of_rounds = len(holes) * min(number, done)  # it stops when nothing changes
+        models = [*steps[:of_rounds], *others]
+        order = [*range(of_rounds), *number * [*range(of_rounds, len(models))]]
         setup = ChainSetup(number, with_inputs, trees)
-        found.append(Chain(setup, models | others, known, Z.shape[1], centre, unit))
+        found.append(Chain(setup, models, order, known, Z.shape[1], centre, unit))
     return found
 
 

@@ -8,7 +8,7 @@ regressions are linear or forests of extremely randomised trees. scikit-learn fi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,14 +75,18 @@ class Chain:
     """Regressions of each output on all other columns of its row, applied in rounds.
 
     * setup: number of rounds, and the kind of the regressions.
-    * models: by number of the output, in the order in which they are applied.
+    * models: pairs of the number of an output and its regression.
+    * order: numbers of the pairs in the order in which they are applied, as
+      ``IterativeImputer.transform`` does: those of the first round, of the second, and so on. Those
+      of columns that had no missing cell follow, in as many rounds.
     * known: numbers of the columns that regressions have; others had no observation.
     * width: number of outputs P; further columns are features.
     * centre, unit: of the features.
     """
 
     setup: ChainSetup
-    models: Mapping[int, Regression]
+    models: Sequence[tuple[int, Regression]]
+    order: Sequence[int]
     known: np.ndarray
     width: int
     centre: np.ndarray
@@ -99,11 +103,11 @@ class Chain:
         columns = np.concatenate([table.Y[table.rows], beside], axis=-1)
         hole = np.isnan(columns)
         columns = np.where(hole, 0.0, columns)
-        for _ in range(self.setup.rounds):
-            for p, model in self.models.items():
-                rows = hole[:, p]
-                if rows.any():
-                    columns[rows, p] = model(columns[rows][:, self.known[self.known != p]])
+        for i in self.order:
+            p, model = self.models[i]
+            rows = hole[:, p]
+            if rows.any():
+                columns[rows, p] = model(columns[rows][:, self.known[self.known != p]])
         mean = np.full(table.Y.shape, np.nan)
         mean[table.rows] = columns[:, : self.width]
         return mean, np.where(np.isnan(mean), np.nan, 1.0)
@@ -111,13 +115,14 @@ class Chain:
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Plain arrays by name, as :meth:`from_arrays` takes them."""
         arrays = {
-            f"{p}.{name}": value
-            for p, model in self.models.items()
+            f"{i}.{name}": value
+            for i, (_, model) in enumerate(self.models)
             for name, value in model._asdict().items()
         }
         return arrays | {
             "setup": np.array(self.setup, dtype=int),
-            "order": np.array(list(self.models), dtype=int),
+            "outputs": np.array([p for p, _ in self.models], dtype=int),
+            "order": np.array(self.order, dtype=int),
             "known": self.known,
             "width": np.array(self.width),
             "centre": self.centre,
@@ -126,15 +131,22 @@ class Chain:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Chain:
-        """The inverse of :meth:`to_arrays`."""
+        """The inverse of :meth:`to_arrays`.
+
+        :raises ValueError: for arrays of an earlier version.
+        """
+        if "outputs" not in arrays:
+            raise ValueError("Its regressions are of an earlier version: fit the table again.")
         rounds, with_inputs, trees = (int(v) for v in arrays["setup"])
         kind: Any = Forest if trees else Line
-        models = {
-            int(p): kind(*(arrays[f"{p}.{name}"] for name in kind._fields)) for p in arrays["order"]
-        }
+        models = [
+            (int(p), kind(*(arrays[f"{i}.{name}"] for name in kind._fields)))
+            for i, p in enumerate(arrays["outputs"])
+        ]
         setup = ChainSetup(rounds, bool(with_inputs), bool(trees))
         known, width, centre, unit = (arrays[k] for k in ("known", "width", "centre", "unit"))
-        return cls(setup, models, known, int(width), centre, unit)
+        order = arrays["order"].tolist()
+        return cls(setup, models, order, known, int(width), centre, unit)
 
 
 def columns_beside(

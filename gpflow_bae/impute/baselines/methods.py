@@ -15,6 +15,8 @@ from .linear_interpolation import Lines
 __all__ = ["SIMPLE", "Context", "Simple", "fit_simple", "read_simple", "variants"]
 
 SIMPLE = tuple(name for name in METHODS if name != GP)
+#: Those that have no variances of their own.
+CHAINED = ("iterative", "trees")
 
 
 class Simple(Protocol):
@@ -94,7 +96,7 @@ def variants(
 
 def fit_simple(name: str, setup: Any, table: MultiOutputTable, context: Context) -> Simple:
     """Fit a method with one of the settings of :func:`variants`."""
-    if name not in ("iterative", "trees"):
+    if name not in CHAINED:
         return variants(name, table, context, 0.0)[()]
     from .chain_fitting import fit_chains
 

@@ -12,12 +12,13 @@ from tqdm.auto import tqdm
 
 from ...core.scales import spread
 from ...data import MultiOutputTable, Standardiser
-from ..baselines.methods import SIMPLE
+from ..baselines.methods import CHAINED, SIMPLE
 from ..method_names import AUTO, GP, names_for
 from ..model.choice import GapErrors, by_gap
 from ..model.fitted import Fit
 from ..model.gaps import HiddenGaps, hide_gaps
 from ..reading.kinds.column_kind import ColumnKind
+from ..reading.kinds.limits import doubtful_values
 from ..reading.user_table import UserTable
 from .result import CheckResult
 from .verdict import decide
@@ -72,7 +73,7 @@ def check(
             else:
                 known = name in fitted.choice.scales
                 whole = fitted.with_simple(name, user, gaps.table) if known else None
-                late += [words[name]] if whole is None and name in ("iterative", "trees") else []
+                late += [words[name]] if whole is None and name in CHAINED else []
             if whole is not None and words[name] not in moments:
                 methods = (name,) * len(kinds)
                 moments[words[name]] = whole.predict(user, gaps.table, mask, methods)
@@ -90,7 +91,20 @@ def check(
         )
         fitted = dataclasses.replace(fitted, choice=choice)
     result = _judged(gaps, scores, errors, seed, fitted.describe(), chosen=method == AUTO)
-    return dataclasses.replace(result, hidden=" ".join(notes), seconds=seconds), fitted
+    verdict = " ".join([result.verdict, *_inflated(user)])
+    hidden = " ".join(notes)
+    return dataclasses.replace(result, verdict=verdict, hidden=hidden, seconds=seconds), fitted
+
+
+def _inflated(user: UserTable) -> list[str]:
+    """Sentences on columns whose standard deviation, the unit of errors, says little."""
+    return [
+        f"Column {name!r} holds {', '.join(f'{v:g}' for v in doubtful)}, far from all its other "
+        "values, which makes its standard deviation large and errors in it look small: settle that "
+        "cell first."
+        for name, column in zip(user.outputs, user.Y.T, strict=True)
+        if (doubtful := doubtful_values(column))
+    ]
 
 
 def _scored(

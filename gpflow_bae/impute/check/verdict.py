@@ -90,10 +90,15 @@ def decide(
         )
     if filled_by:
         sentences.append(who_fills(filled_by))
+        if found[best] < (1.0 - _MUCH) * found[model]:
+            sentences.append(
+                f"In these gaps {best} for all columns has {found[best]:.2g}, less than "
+                f"{found[model]:.2g}; the methods are chosen by other gaps as well."
+            )
     elif best != model:
         sentences.append(
             f"{best} is better ({found[best]:.2g}, not {found[model]:.2g}"
-            f"{'' if sure else ', though the difference is not clear'}): --method=auto takes the "
+            f"{'' if sure else ', though the difference is not clear'}): method 'auto' takes the "
             "best method for each column."
         )
     if best == model and sure:

@@ -10,7 +10,7 @@ from check_shapes import check_shapes
 
 from .gaps import HiddenGaps
 
-__all__ = ["Trial", "calibrate", "gap_weights", "stacked", "variance_scales"]
+__all__ = ["Trial", "VarianceScales", "calibrate", "gap_weights", "stacked", "variance_scales"]
 
 _INTERVAL = 1.6448536269514722
 _LEVEL = 0.9  # of the intervals
@@ -33,11 +33,32 @@ class Trial(NamedTuple):
         return self.gaps.table.test_mask
 
 
-@check_shapes("truth: [T, N, P]", "Z: [T, N, P]", "return[0]: [P]", "return[1]: [P]")
+class VarianceScales(NamedTuple):
+    """Scales of variances with which 90 % intervals held nine of ten hidden cells.
+
+    A factor below one says that hidden cells were predicted better than thought. It says nothing of
+    cells of which much less is known, such as those of a row without any observation: what a
+    variance has beyond the reach stays.
+
+    * factors [P]: of the variances.
+    * reach [P]: variances that nine of ten hidden cells did not exceed.
+    """
+
+    factors: np.ndarray
+    reach: np.ndarray
+
+    @check_shapes("variance: [T, N, P]", "return: [T, N, P]")
+    def apply(self, variance: np.ndarray) -> np.ndarray:
+        """The scaled variances."""
+        beyond = np.maximum(variance - self.reach, 0.0)
+        return self.factors * variance + np.maximum(1.0 - self.factors, 0.0) * beyond
+
+
+@check_shapes("truth: [T, N, P]", "Z: [T, N, P]", "return[0]: [P]")
 def calibrate(
     trials: Sequence[Trial], truth: np.ndarray, Z: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Fit the weights of the GPs [P], the scale of variances [P], and measure the remaining error.
+) -> tuple[np.ndarray, VarianceScales, float]:
+    """Fit the weights of the GPs [P] and the scales of variances, and measure the remaining error.
 
     :param truth: the values that trials predict, residuals from the trend.
     :param Z: standardised values, whose column means are zero.
@@ -45,7 +66,8 @@ def calibrate(
         without trials ones, ones and NaN.
     """
     if not trials:
-        return np.ones(Z.shape[-1]), np.ones(Z.shape[-1]), np.nan
+        ones = np.ones(Z.shape[-1])
+        return ones, VarianceScales(ones, ones), np.nan
     weight = np.stack([_weight(trials, truth, p) for p in range(Z.shape[-1])])
     moments = [stacked(weight, trial.smooth, trial.of_rows) for trial in trials]
     total = sum(
@@ -57,13 +79,13 @@ def calibrate(
     return weight, variance_scales([trial.gaps for trial in trials], moments, truth), error
 
 
-@check_shapes("truth: [T, N, P]", "return: [P]")
+@check_shapes("truth: [T, N, P]")
 def variance_scales(
     hidden: Sequence[HiddenGaps],
     moments: Sequence[tuple[np.ndarray, np.ndarray]],
     truth: np.ndarray,
-) -> np.ndarray:
-    """Factors of the variances of predictions with which nine of ten hidden cells are covered.
+) -> VarianceScales:
+    """Scales of the variances of predictions with which nine of ten hidden cells are covered.
 
     :param moments: means and variances [T, N, P] of the cells of each set of hidden gaps.
     """
@@ -76,7 +98,12 @@ def variance_scales(
         np.abs(truth - mean) / np.sqrt(np.where(gaps.table.test_mask, variance, 1.0))
         for gaps, (mean, variance) in zip(hidden, moments, strict=True)
     ]
-    return np.clip(np.exp(_by_column(hidden, ratios, scale)), _LEAST, _MOST)
+    factors = np.clip(np.exp(_by_column(hidden, ratios, scale)), _LEAST, _MOST)
+
+    def reach(values: list[np.ndarray]) -> float:
+        return float(np.log(np.quantile(np.concatenate(values), _LEVEL) + 1e-12))
+
+    return VarianceScales(factors, np.exp(_by_column(hidden, [v for _, v in moments], reach)))
 
 
 def _quantile_level(num_gaps: int) -> float:

@@ -13,11 +13,11 @@ from check_shapes import check_shapes
 
 from ...data import Standardiser
 from ..baselines.chains import mean_squares
-from ..baselines.methods import SIMPLE, Context, variants
+from ..baselines.methods import CHAINED, SIMPLE, Context, variants
 from ..method_names import GP
 from ..reading.indicators import groups
 from ..reading.kinds.column_kind import ColumnKind
-from .calibration import gap_weights, variance_scales
+from .calibration import VarianceScales, gap_weights, variance_scales
 from .gaps import HiddenGaps
 
 __all__ = ["Choice", "GapErrors", "by_gap", "compare", "settled"]
@@ -63,14 +63,14 @@ class Choice:
 
     * methods: the name of the method of each output.
     * setups: settings of the simple methods that were compared, by name.
-    * scales: factors of their variances [P], by name.
+    * scales: of their variances, by name.
     * errors: of all methods that were compared, by name.
     * together: numbers of the outputs that are one column of the table, and have one method.
     """
 
     methods: tuple[str, ...]
     setups: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    scales: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    scales: Mapping[str, VarianceScales] = dataclasses.field(default_factory=dict)
     errors: Mapping[str, GapErrors] = dataclasses.field(default_factory=dict)
     together: Sequence[Sequence[int]] = ()
 
@@ -118,6 +118,7 @@ class Choice:
 def compare(
     hidden: Sequence[HiddenGaps],
     of_gps: Sequence[_Moments] | None,
+    of_rows: Sequence[np.ndarray],
     Z: np.ndarray,
     context: Context,
     to_units: Callable[[np.ndarray, np.ndarray], np.ndarray],
@@ -128,6 +129,8 @@ def compare(
     :param hidden: gaps in a table of standardised outputs.
     :param of_gps: moments [T, N, P] of standardised outputs by the GPs, for each set of gaps; None
         to leave them out.
+    :param of_rows: variances [T, N, P] of standardised outputs by the Gaussian of rows, for each
+        set of gaps; chained regressions, which have none of their own, take them.
     :param Z: standardised outputs [T, N, P], with the hidden cells.
     :param to_units: values of cells as they would be filled in, given standardised moments, in
         standard deviations of their columns.
@@ -151,7 +154,12 @@ def compare(
         }
         best = min(of_setup, key=lambda setup: _mean_square(of_setup[setup]))
         setups[name], errors[name] = best, of_setup[best]
-        scales[name] = _scale_of(hidden, [fit[best] for fit in fits], Z, name)
+        moments = [fit[best] for fit in fits]
+        if name in CHAINED:
+            means = [mean for mean, _ in moments]
+            scales[name] = _scales_of_chains(hidden, means, of_rows, Z)
+        else:
+            scales[name] = variance_scales(hidden, moments, Z)
     together = groups(hidden[0].table.output_names)
     choice = Choice((GP,) * Z.shape[-1], setups, scales, errors, together)
     return choice.without(())
@@ -196,18 +204,27 @@ def _errors(
     return functools.reduce(operator.add, parts)
 
 
-def _scale_of(
-    hidden: Sequence[HiddenGaps], moments: Sequence[_Moments], Z: np.ndarray, name: str
-) -> np.ndarray:
-    """Factors of the variances [P] of a method with which its intervals hold nine of ten cells."""
-    base = np.ones(Z.shape[-1])
-    if name in ("iterative", "trees"):  # which have no variances of their own
-        masks = [gaps.table.test_mask for gaps in hidden]
-        missed = [(found[0] - Z)[mask] for found, mask in zip(moments, masks, strict=True)]
-        columns = np.concatenate([np.nonzero(mask)[2] for mask in masks])
-        base = mean_squares(np.concatenate(missed), columns, len(base))
-    scaled = [(mean, variance * base) for mean, variance in moments]
-    return base * variance_scales(hidden, scaled, Z)
+def _scales_of_chains(
+    hidden: Sequence[HiddenGaps],
+    means: Sequence[np.ndarray],
+    of_rows: Sequence[np.ndarray],
+    Z: np.ndarray,
+) -> VarianceScales:
+    """Scales of the variances of the Gaussian of rows, for chained regressions.
+
+    Columns that are functions of each other may have a small part of them: they are compared with
+    the mean squared errors first.
+    """
+    masks = [gaps.table.test_mask for gaps in hidden]
+    missed = [
+        ((mean - Z) / np.sqrt(np.where(mask, own, 1.0)))[mask]
+        for mean, own, mask in zip(means, of_rows, masks, strict=True)
+    ]
+    columns = np.concatenate([np.nonzero(mask)[2] for mask in masks])
+    base = mean_squares(np.concatenate(missed), columns, Z.shape[-1])
+    moments = [(mean, own * base) for mean, own in zip(means, of_rows, strict=True)]
+    found = variance_scales(hidden, moments, Z)
+    return VarianceScales(found.factors * base, found.reach / base)
 
 
 def _mean_square(errors: GapErrors) -> float:

@@ -16,17 +16,19 @@ from ...data import MultiOutputTable, Standardiser
 from ...posteriors.coregionalisation import KIND, read_arrays
 from ...posteriors.stored.archive import write_archive
 from .. import saved_fits
-from ..baselines.methods import SIMPLE, Context, Simple, fit_simple, read_simple
+from ..baselines.methods import CHAINED, SIMPLE, Context, Simple, fit_simple, read_simple
 from ..method_names import AUTO, GP, METHODS, names_for
 from ..reading.columns import FittedColumns
 from ..reading.kinds.logarithms import BEYOND, near_the_range
 from ..reading.user_table import CellPredictions, UserTable
 from .calendar import PERIODS, calendar_features, visible_periods
+from .calibration import VarianceScales
 from .choice import Choice, compare, settled
 from .fitting import fit
 from .gaps import HiddenGaps, hide_gaps_if_any, with_outputs
 from .plan import Plan
 from .posterior import TablePosterior
+from .rows import GaussianRows, fit_rows, predict_rows
 
 __all__ = ["Fit", "context_of", "fit_table", "make_plan"]
 
@@ -46,6 +48,7 @@ class Fit:
     * limits [2, P]: least and largest standardised value in the fit.
     * choice: the method of each output.
     * simple: the simple methods that are among these, by name.
+    * of_rows: the Gaussian of rows, which has the variances of chained regressions; None without.
     * table: the digest of the whole table, cells that a check hid included; "" if loaded.
     """
 
@@ -56,6 +59,7 @@ class Fit:
     limits: np.ndarray
     choice: Choice
     simple: Mapping[str, Simple] = dataclasses.field(default_factory=dict)
+    of_rows: GaussianRows | None = None
     table: str = ""
 
     def predict(
@@ -86,7 +90,11 @@ class Fit:
             else:
                 features = context_of(user, self.plan).features
                 found = self.simple[name].predict(with_outputs(table, Z), features)
-                found = found[0], found[1] * self.choice.scales[name]
+                own = found[1]
+                if name in CHAINED:
+                    assert self.of_rows is not None
+                    own = predict_rows(self.of_rows, self.plan, table, Z)[1]
+                found = found[0], self.choice.scales[name].apply(own)
             mean, variance = (
                 np.where(own, new, old) for new, old in zip(found, (mean, variance), strict=True)
             )
@@ -101,7 +109,11 @@ class Fit:
         shown = with_outputs(table, self.standardiser.transform(table.Y))
         context = context_of(user, self.plan)
         found = fit_simple(name, self.choice.setups.get(name, ()), shown, context)
-        return dataclasses.replace(self, simple={**self.simple, name: found})
+        of_rows = self.of_rows
+        if name in CHAINED and of_rows is None:
+            known = self.posterior
+            of_rows = fit_rows(self.plan, shown, shown.Y) if known is None else known.of_rows
+        return dataclasses.replace(self, simple={**self.simple, name: found}, of_rows=of_rows)
 
     def predict_cells(self, user: UserTable, where: np.ndarray | None = None) -> CellPredictions:
         """The same in the units of the outputs, with the ends of 90 % intervals."""
@@ -141,9 +153,11 @@ class Fit:
             "plan": self.plan.to_dict(),
             "limits": self.limits,
             "methods": self.choice.methods,
-            "scales": {name: self.choice.scales[name] for name in self.simple},
+            "scales": {name: list(self.choice.scales[name]) for name in self.simple},
         }
         arrays = {} if self.posterior is None else self.posterior.to_arrays()
+        if self.of_rows is not None:
+            arrays |= {f"rows.{name}": value for name, value in vars(self.of_rows).items()}
         for name, method in self.simple.items():
             arrays |= {f"simple.{name}.{key}": v for key, v in method.to_arrays().items()}
 
@@ -175,9 +189,15 @@ class Fit:
             prefix = f"simple.{name}."
             own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
             simple[name] = read_simple(name, own)
-        if GP in methods and "of_rows.mean" not in arrays:
+        chained = bool({*methods} & {*CHAINED})
+        if (GP in methods and "variance_scales.factors" not in arrays) or (
+            chained and "rows.mean" not in arrays
+        ):
             raise ValueError(f"{path} was written by an earlier version: fit the table again.")
-        scales = {name: np.array(v) for name, v in record.get("scales", {}).items()}
+        of_rows = GaussianRows(arrays["rows.mean"], arrays["rows.covariance"]) if chained else None
+        scales = {
+            name: VarianceScales(*map(np.array, v)) for name, v in record.get("scales", {}).items()
+        }
         return cls(
             columns,
             Standardiser(
@@ -190,6 +210,7 @@ class Fit:
             np.array(record["limits"]),
             Choice(methods, scales=scales),
             simple,
+            of_rows,
         )
 
 
@@ -280,6 +301,7 @@ def fit_table(
     posterior = None
     hidden: list[HiddenGaps] = []
     of_gps: list[tuple[np.ndarray, np.ndarray]] | None = None
+    of_rows: list[np.ndarray] = []
     if method in (AUTO, GP) and (choice is None or GP in choice.methods):
         begin = start.posterior if start is not None and start.plan == plan else None
         binary = np.array([kind.kind == "binary" for kind in user.columns.kinds])
@@ -293,14 +315,17 @@ def fit_table(
             start=begin,
             rates=np.where(binary, standardiser.mean, np.nan),
         )
-        hidden = [gaps for gaps, _ in posterior.hidden]
-        of_gps = [moments for _, moments in posterior.hidden]
+        hidden = [gaps for gaps, _, _ in posterior.hidden]
+        of_gps = [moments for _, moments, _ in posterior.hidden]
+        of_rows = [variance for _, _, variance in posterior.hidden]
         posterior = dataclasses.replace(posterior, hidden=())
     if choice is None:
         if not hidden:
             shown = with_outputs(table, Z)
             drawn = (hide_gaps_if_any(shown, _HIDDEN, seed + k) for k in range(_MASKS))
             hidden = [gaps for gaps in drawn if gaps is not None]
+            tables = [gaps.table for gaps in hidden]
+            of_rows = [predict_rows(fit_rows(plan, t, t.Y), plan, t, t.Y)[1] for t in tables]
         names = SIMPLE if method == AUTO or compared else (method,)
         in_units = settled(standardiser, user.columns.kinds, spread(table.Y, axis=(0, 1)))
         choice = Choice((GP,) * num_outputs)
@@ -309,6 +334,7 @@ def fit_table(
             choice = compare(
                 hidden,
                 of_gps,
+                of_rows,
                 Z,
                 context,
                 lambda *z: in_units(*_bounded(standardiser, limits, *z)),
@@ -318,7 +344,7 @@ def fit_table(
             choice = dataclasses.replace(choice, methods=(method,) * num_outputs)
         elif jointly:  # the GPs' errors are not those of the tasks' distribution, which are lower
             choice = dataclasses.replace(choice, methods=(GP,) * num_outputs, errors={})
-    found = Fit(user.columns, standardiser, plan, posterior, limits, choice, {}, of)
+    found = Fit(user.columns, standardiser, plan, posterior, limits, choice, table=of)
     return _with_its_methods(found, user, table, method)
 
 

@@ -106,10 +106,10 @@ def fit(
     if not trials and plan.calibration > 0.0:
         drawn = [_gaps(shown, _HIDDEN, rng, 1) for _ in range(_MASKS)]
         trials = [_trial(plan, models[:1], gaps) for gaps in drawn if gaps is not None]
-    weight, scale, error = calibrate(trials, residual, Z)
+    weight, scales, error = calibrate(trials, residual, Z)
     weight = weight if models else np.zeros(len(weight))
     # Chances are of variances that are not scaled.
-    scale[chances.columns] = 1.0
+    scales.factors[chances.columns] = 1.0
     moments = []
     for trial in trials:
         mean, variance = stacked(weight, trial.smooth, trial.of_rows)
@@ -118,7 +118,7 @@ def fit(
         [(*pair, Z, trial.mask) for pair, trial in zip(moments, trials, strict=True)]
     )
     hidden_gaps = tuple(
-        (trial.gaps.of_outputs(Z), chances.moments(mean, variance * scale))
+        (trial.gaps.of_outputs(Z), chances.moments(mean, scales.apply(variance)), trial.of_rows[1])
         for trial, (mean, variance) in zip(trials, moments, strict=True)
     )
     of_rows = fit_rows(plan, table, residual)
@@ -128,14 +128,14 @@ def fit(
         jointly = fit_tasks(plan, shown, Z, smooth, rng) if plan.calibration > 0.0 else None
         if jointly is not None:
             of_tasks, error = jointly
-            of_tasks.variance_scale[chances.columns] = 1.0
+            of_tasks.variance_scales.factors[chances.columns] = 1.0
     return TablePosterior(
         plan,
         smooth,
         of_rows,
         weight,
         coefficients,
-        scale,
+        scales,
         chances,
         error,
         of_tasks,

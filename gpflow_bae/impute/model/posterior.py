@@ -13,7 +13,7 @@ from ...models import LinearCoregionalisation
 from ...posteriors import CoregionalisationPosterior
 from ...posteriors.coregionalisation import models_of
 from .calendar import calendar_features
-from .calibration import stacked
+from .calibration import VarianceScales, stacked
 from .chances import Chances
 from .gaps import HiddenGaps
 from .plan import Plan
@@ -23,7 +23,7 @@ from .task_fitting import CalibratedTasks
 
 __all__ = ["TablePosterior", "features_of"]
 
-_ARRAYS = ("weight", "coefficients", "variance_scale")
+_ARRAYS = ("weight", "coefficients")
 
 
 @dataclasses.dataclass(eq=False)
@@ -39,15 +39,14 @@ class TablePosterior:
     * of_rows: the Gaussian of single rows, of residuals from the trend.
     * weight [P]: of the GPs in each output, in [0, 1]; the Gaussian of rows has the rest.
     * coefficients [F + 1, P]: of the trend: the constant and the calendar's features.
-    * variance_scale [P]: factors of the variances with which 90 % intervals held nine of ten cells
-      of hidden gaps.
+    * variance_scales: by which 90 % intervals held nine of ten cells of hidden gaps.
     * gap_error: root mean squared error on hidden gaps, as a share of that of column means; NaN
       where there was nothing to hide.
     * chances: of columns of zeros and ones.
     * of_tasks: a distribution of all cells of a task, which takes the place of the GPs for missing
       cells of rows that it knows; None where tasks have no rows in common.
-    * hidden: the hidden gaps of the calibration, in standardised outputs, and the moments [T, N, P]
-      of their cells; not saved.
+    * hidden: the hidden gaps of the calibration, in standardised outputs, the moments [T, N, P] of
+      their cells, and their variances [T, N, P] by the Gaussian of rows; not saved.
     """
 
     plan: Plan
@@ -55,11 +54,11 @@ class TablePosterior:
     of_rows: GaussianRows
     weight: np.ndarray
     coefficients: np.ndarray
-    variance_scale: np.ndarray
+    variance_scales: VarianceScales
     chances: Chances
     gap_error: float = np.nan
     of_tasks: CalibratedTasks | None = None
-    hidden: tuple[tuple[HiddenGaps, tuple[np.ndarray, np.ndarray]], ...] = ()
+    hidden: tuple[tuple[HiddenGaps, tuple[np.ndarray, np.ndarray], np.ndarray], ...] = ()
 
     @check_shapes("table.X: [T, N, D]", "Z: [T, N, P]", "where: [T, N, P]", "times: [T, N]")
     def predict(
@@ -83,19 +82,19 @@ class TablePosterior:
         alone = predict_rows(self.of_rows, self.plan, table, residual)
         if self.smooth is None:
             mean, variance = (np.where(where, moment, np.nan) for moment in alone)
-            return self.chances.moments(mean + trend, variance * self.variance_scale)
+            return self.chances.moments(mean + trend, self.variance_scales.apply(variance))
         jointly = np.full((2, *Z.shape), np.nan)
         if self.of_tasks is not None:
             found = stacked(self.of_tasks.weight, self.of_tasks.predict(table, residual), alone)
             known = where & np.isnan(Z) & np.isfinite(found[0])
             jointly[0][known] = (found[0] + trend)[known]
-            jointly[1][known] = (found[1] * self.of_tasks.variance_scale)[known]
+            jointly[1][known] = self.of_tasks.variance_scales.apply(found[1])[known]
         left = where & np.isnan(jointly[0])
         smooth = self.smooth.predict_cells(table.X, residual, table.lengths, left)
         # The Gaussian of rows returns an observed cell itself, and no prediction of a repetition.
         weight = np.where(np.isnan(Z), self.weight, 1.0)
         mean, variance = stacked(weight, smooth, alone)
-        moments = mean + trend, variance * self.variance_scale
+        moments = mean + trend, self.variance_scales.apply(variance)
         mean, variance = (np.where(left, *pair) for pair in zip(moments, jointly, strict=True))
         return self.chances.moments(mean, variance)
 
@@ -111,6 +110,7 @@ class TablePosterior:
         """Arrays by name, as :meth:`from_arrays` takes them."""
         arrays = {} if self.smooth is None else self.smooth.to_arrays()
         arrays |= {name: np.asarray(getattr(self, name)) for name in _ARRAYS}
+        arrays |= {f"variance_scales.{k}": v for k, v in self.variance_scales._asdict().items()}
         arrays |= {f"of_rows.{name}": value for name, value in vars(self.of_rows).items()}
         arrays |= {f"chances.{name}": np.asarray(v) for name, v in vars(self.chances).items()}
         if self.of_tasks is not None:
@@ -124,7 +124,8 @@ class TablePosterior:
         :raises ValueError: for arrays of another plan.
         """
         rows = GaussianRows(arrays["of_rows.mean"], arrays["of_rows.covariance"])
-        weight, coefficients, scale = (arrays[name] for name in _ARRAYS)
+        weight, coefficients = (arrays[name] for name in _ARRAYS)
+        scales = VarianceScales(*(arrays[f"variance_scales.{k}"] for k in VarianceScales._fields))
 
         def build(values: Mapping[str, np.ndarray]) -> LinearCoregionalisation:
             width = np.size(values[".kernels[0].lengthscales"])
@@ -135,12 +136,12 @@ class TablePosterior:
 
         models = models_of(arrays, build)
         smooth = CoregionalisationPosterior(models, plan.fit.cells_per_block) if models else None
-        of_tasks, chances = None, Chances(np.full(len(scale), np.nan))
+        of_tasks, chances = None, Chances(np.full(len(weight), np.nan))
         if "chances.rates" in arrays:  # files of earlier versions have none
             chances = Chances(arrays["chances.rates"], float(arrays["chances.sharpness"]))
         if "of_tasks.mean" in arrays:
             of_tasks = CalibratedTasks.from_arrays(arrays, "of_tasks.")
-        return cls(plan, smooth, rows, weight, coefficients, scale, chances, of_tasks=of_tasks)
+        return cls(plan, smooth, rows, weight, coefficients, scales, chances, of_tasks=of_tasks)
 
 
 def features_of(

@@ -10,7 +10,7 @@ from check_shapes import check_shapes
 
 from ...data import MultiOutputTable
 from ...posteriors import CoregionalisationPosterior
-from .calibration import Trial, calibrate
+from .calibration import Trial, VarianceScales, calibrate
 from .gaps import hide_gaps_if_any
 from .plan import Plan
 from .rows import fit_rows, predict_rows
@@ -37,13 +37,13 @@ class CalibratedTasks:
 
     * distribution: of residuals from the trend.
     * weight [P]: of ``distribution``, in [0, 1]; the Gaussian of rows has the rest.
-    * variance_scale [P]: factors of the variances with which 90 % intervals held nine of ten hidden
-      cells of tasks that were not fitted.
+    * variance_scales: by which 90 % intervals held nine of ten hidden cells of tasks that were not
+      fitted.
     """
 
     distribution: StudentTasks
     weight: np.ndarray
-    variance_scale: np.ndarray
+    variance_scales: VarianceScales
 
     @check_shapes("Z: [T, N, P]", "return[0]: [T, N, P]", "return[1]: [T, N, P]")
     def predict(self, table: MultiOutputTable, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -57,7 +57,8 @@ class CalibratedTasks:
 
     def to_arrays(self, prefix: str) -> dict[str, np.ndarray]:
         """Arrays by name, each with a prefix."""
-        own = {"weight": self.weight, "variance_scale": self.variance_scale}
+        own = {"weight": self.weight}
+        own |= {f"variance_scales.{k}": v for k, v in self.variance_scales._asdict().items()}
         return {
             f"{prefix}{name}": np.asarray(value)
             for name, value in (vars(self.distribution) | own).items()
@@ -69,8 +70,9 @@ class CalibratedTasks:
         names = [field.name for field in dataclasses.fields(StudentTasks)]
         inputs, mean, covariance, degrees = (arrays[f"{prefix}{name}"] for name in names)
         distribution = StudentTasks(inputs, mean, covariance, float(degrees))
-        scale = arrays[f"{prefix}variance_scale"]
-        return cls(distribution, arrays[f"{prefix}weight"], scale)
+        names = [f"{prefix}variance_scales.{name}" for name in VarianceScales._fields]
+        scales = VarianceScales(*(arrays[name] for name in names))
+        return cls(distribution, arrays[f"{prefix}weight"], scales)
 
 
 @check_shapes("Z: [T, N, P]")
@@ -143,9 +145,9 @@ def fit_tasks(
         )
         for gaps in hidden
     ]
-    weight, scale, share = calibrate(trials, late.Y, Z[first:])
+    weight, scales, share = calibrate(trials, late.Y, Z[first:])
     model = best[0].refit(_at(inputs, table, table.Y), prior, strength, _ROUNDS)
-    return CalibratedTasks(model.with_levels(level), weight, scale), share
+    return CalibratedTasks(model.with_levels(level), weight, scales), share
 
 
 def _covariance(smooth: CoregionalisationPosterior, inputs: np.ndarray) -> np.ndarray:

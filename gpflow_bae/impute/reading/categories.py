@@ -17,8 +17,8 @@ from .table_format import TableFormat
 __all__ = ["are_categories", "fill_categories", "read_categories"]
 
 _MOST = 50  # categories of a column that models see; cells of others have none of these
-_FREE = 0.5  # share of the cells with a category of their own, above which text is no category
-_FEW = 5  # categories that may be as rare as that
+_FREE = 0.5  # categories for each observed cell, above which text is no column of categories
+_FEW = 5  # categories that may be as rare as that in a column that is mostly observed
 _NUMBER = re.compile("[<>≤≥+\N{MINUS SIGN}-]?=?\\s*[.,]?\\d.*")
 
 
@@ -60,7 +60,8 @@ def read_categories(
         levels = [True]
     else:
         counts = known.value_counts()
-        if filled and len(counts) > max(_FEW, _FREE * len(known)):
+        rare = len(counts) > _FREE * len(known)
+        if filled and rare and (len(counts) > _FEW or len(known) < _FREE * len(text)):
             problems.add(
                 f"Column {name!r} is text with {len(counts)} different values in {len(known)} "
                 "cells, which is no column of categories",

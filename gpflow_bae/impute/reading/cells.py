@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -12,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from ...core.scales import varies
-from .kinds.limits import FILL_VALUES
+from .kinds.limits import fill_values
 from .problems import Problems
-from .table_format import TableFormat
+from .table_format import TableFormat, option
 
 __all__ = [
     "FEW_SHOWN",
@@ -175,27 +176,17 @@ def fill_value_notes(
 ) -> tuple[str, ...]:
     """Notes on values that may stand for missing ones.
 
-    These are values that devices and archives write where they have none (-999, 9999, 1e20, ...),
-    or what float32 makes of them, where they lie further from all other values of the column than
-    those do from one another.
-
     :param place: a function of a row's number that names its place.
     """
     notes = []
     for name, values in columns.items():
-        unlikely = np.isin(values, FILL_VALUES)
-        others = values[np.isfinite(values) & ~unlikely]
-        if len(others) == 0:
-            continue
-        for value in np.unique(values[unlikely]):
-            if np.abs(others - value).min() <= np.ptp(others):
-                continue
+        for value in fill_values(values):
             rows = np.flatnonzero(values == value)
             first = place(int(rows[0]))
             often = f"in {first}" if len(rows) == 1 else f"{len(rows)} times, first in {first}"
             notes.append(
                 f"Column {name!r} holds {value:g} {often}, far from all its other values. If that "
-                f"stands for a missing value, pass --missing_values={value:g}."
+                f"stands for a missing value, pass {option('missing_values', [f'{value:g}'])}."
             )
     return tuple(notes)
 
@@ -208,7 +199,8 @@ def _add_words(name: str, words: np.ndarray, problems: Problems) -> None:
     more = f" and {len(values) - len(most)} others" if len(values) > len(most) else ""
     problems.add(
         f"Column {name!r} is text, with the values (and how often each occurs) {shown}{more}",
-        "If these are categories, say so with --category; else leave the column out.",
+        f"If these are categories, pass {shlex.quote(f'--category={name}')} (in Python "
+        f"kinds={{{name!r}: 'category'}}); else leave the column out.",
     )
 
 
@@ -221,11 +213,11 @@ def _advice(cells: np.ndarray, table_format: TableFormat, many: bool) -> str:
         if all(_THOUSANDS.fullmatch(cell) for cell in cells[commas]):
             return (
                 "If these commas separate thousands, remove them; if they are decimal marks, pass "
-                "--decimal=','."
+                f"{option('decimal', ',')}."
             )
-        return "If these commas are decimal marks, pass --decimal=','."
+        return f"If these commas are decimal marks, pass {option('decimal', ',')}."
     if table_format.decimal == "," and _share(_DECIMAL_POINT, cells) > 0.5:
-        return "The decimal mark is ',': remove points that separate thousands, or --decimal=','."
+        return "The decimal mark is ',': remove points that separate thousands."
     if _share(_LIMIT, cells) > 0.5:
         return (
             "Values below or above a limit are no numbers: leave the cells empty, or put what is "
@@ -239,7 +231,7 @@ def _advice(cells: np.ndarray, table_format: TableFormat, many: bool) -> str:
     if len(words) <= 3:
         return (
             "Correct the cells, or leave them empty; if that is what they say, pass "
-            f"--missing_values='{','.join(words)}'."
+            f"{option('missing_values', words)}."
         )
     return "Correct the cells, or leave them empty."
 

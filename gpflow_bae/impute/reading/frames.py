@@ -259,7 +259,7 @@ def _check_tasks(
         shown = ", ".join(map(repr, empty[:6])) + (" and others" if len(empty) > 6 else "")
         problems.add(
             f"{len(empty)} series of {task!r} have no observed output that varies: {shown}",
-            "Leave their rows out of the fit; --posterior fills them afterwards.",
+            "Leave their rows out of the fit, which can fill them afterwards.",
         )
 
 
@@ -282,5 +282,5 @@ def _check_duplicates(
     problems.add(
         f"{len(again) + len(repeated)} rows have {same} as another: {'; '.join(shown)}{more}",
         "Which of them is true? Merge them (average what both observed), or name the column that "
-        "tells them apart as one of --inputs, or as --task.",
+        "tells them apart as one of the inputs, or as task.",
     )

@@ -23,12 +23,19 @@ def names_beside(table: pd.DataFrame, outputs: Sequence[Any], task: Any) -> dict
     return {output: [f"{output} ({name})" for name in series] for output in outputs}
 
 
-def widen(table: pd.DataFrame, outputs: Sequence[Any], time: Any, task: Any) -> pd.DataFrame:
+def widen(
+    table: pd.DataFrame,
+    outputs: Sequence[Any],
+    time: Any,
+    task: Any,
+    fitted: Sequence[str] | None = None,
+) -> pd.DataFrame:
     """A row for each time, with a column for each output of each series.
 
     :param time, task: columns of the time of a row and of the series that it belongs to.
-    :raises TableError: for columns that are not there, times that a series has twice, and rows of
-        no series.
+    :param fitted: columns that an earlier fit had, which are empty for series that are not there.
+    :raises TableError: for columns that are not there, times that a series has twice, rows of no
+        series, and series that an earlier fit did not have.
     """
     problems = Problems()
     absent = [c for c in (time, task, *outputs) if c not in table.columns]
@@ -57,6 +64,15 @@ def widen(table: pd.DataFrame, outputs: Sequence[Any], time: Any, task: Any) -> 
         for output in outputs:
             column = pd.Series(rows[output].array, index=place.get_indexer(rows[time]))
             columns[names[output][number]] = column.reindex(range(len(wide)))
+    if fitted is not None:
+        strange = [name for name in columns if name != time and name not in fitted]
+        if strange:
+            problems.add(
+                f"The fit had {list(fitted)} side by side, and this table has {strange} as well",
+                "Fit a table with all series.",
+            )
+            problems.raise_if_any()
+        columns |= {name: np.full(len(wide), np.nan) for name in fitted if name not in columns}
     return pd.DataFrame(columns)
 
 

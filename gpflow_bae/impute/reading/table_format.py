@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import zoneinfo
+from typing import Any
 
-__all__ = ["TableFormat"]
+__all__ = ["TableFormat", "option"]
 
 _SEPARATORS = {"\\t": "\t", "tab": "\t", "semicolon": ";", "comma": ",", "space": " "}
 
@@ -47,7 +49,7 @@ class TableFormat:
         if self.decimal == self.separator:
             raise ValueError(
                 f"decimal and separator are both {self.decimal!r}; where numbers have decimal "
-                "commas, columns are usually separated by ';': pass --separator=';'."
+                "commas, columns are usually separated by ';': give separator=';', too."
             )
         if self.time_zone is not None:
             try:
@@ -64,3 +66,13 @@ class TableFormat:
                 f"encoding is {self.encoding!r}, which Python does not know; common ones are "
                 "utf-8, latin-1, cp1252 and utf-16."
             ) from None
+
+
+def option(name: str, value: Any) -> str:
+    """How to set a field of the format: by the command's flag, and in Python."""
+    if isinstance(value, bool):
+        flag = f"--{name}" if value else f"--no{name}"
+    else:
+        words = value if isinstance(value, str) else ",".join(value)
+        flag = shlex.quote(f"--{name}={words}")
+    return f"{flag} (in Python table_format=TableFormat({name}={value!r}))"

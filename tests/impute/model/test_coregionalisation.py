@@ -13,6 +13,7 @@ from gpflow_bae.data import MultiOutputTable
 from gpflow_bae.impute import Imputer
 from gpflow_bae.impute import model as table_model
 from gpflow_bae.impute.model import Plan, TablePosterior, calendar_features, visible_periods
+from gpflow_bae.impute.model.calibration import VarianceScales
 from gpflow_bae.impute.model.starts import noise_floor
 from gpflow_bae.impute.model.trend import _ridge
 from gpflow_bae.posteriors import CoregionalisationPosterior
@@ -75,7 +76,7 @@ def test_blocks_that_hold_everything_are_exact(
         alone = dataclasses.replace(
             posterior,
             smooth=CoregionalisationPosterior(one, cells),
-            variance_scale=np.ones(4),
+            variance_scales=VarianceScales(np.ones(4), np.ones(4)),
             weight=1.0,
         )
         return alone.predict(table, table.Y, where=table.test_mask)
@@ -115,7 +116,9 @@ def test_several_fits_predict_their_mixture() -> None:
     assert len(posterior.smooth.models) == 2
     alone = [
         dataclasses.replace(
-            posterior, smooth=CoregionalisationPosterior((model,)), variance_scale=np.ones(4)
+            posterior,
+            smooth=CoregionalisationPosterior((model,)),
+            variance_scales=VarianceScales(np.ones(4), np.ones(4)),
         ).predict(table, table.Y, where=table.test_mask)
         for model in posterior.smooth.models
     ]
@@ -124,8 +127,9 @@ def test_several_fits_predict_their_mixture() -> None:
     loaded = TablePosterior.from_arrays(posterior.to_arrays(), plan)
     mean, variance = loaded.predict(table, table.Y, where=table.test_mask)
     np.testing.assert_allclose(mean[table.test_mask], means.mean(0), rtol=1e-10)
-    scale = np.broadcast_to(posterior.variance_scale, table.Y.shape)[table.test_mask]
-    expected = scale * (np.mean(variances + means**2, axis=0) - means.mean(0) ** 2)
+    expected = np.full(table.Y.shape, np.nan)
+    expected[table.test_mask] = np.mean(variances + means**2, axis=0) - means.mean(0) ** 2
+    expected = posterior.variance_scales.apply(expected)[table.test_mask]
     np.testing.assert_allclose(variance[table.test_mask], expected, rtol=1e-8)
 
 

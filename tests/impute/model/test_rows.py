@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpflow_bae.data import MultiOutputTable
-from gpflow_bae.impute.model.calibration import Trial, calibrate
+from gpflow_bae.impute.model.calibration import Trial, VarianceScales, calibrate
 from gpflow_bae.impute.model.gaps import HiddenGaps, hide_gaps
 from gpflow_bae.impute.model.rows import GaussianRows
 
@@ -89,14 +89,22 @@ def test_weights_and_variances_are_those_that_made_the_gaps(weight: float) -> No
     assert error == pytest.approx(0.5 / np.sqrt(np.mean(truth**2)), rel=0.05)
     # Where both predictions agree nothing but their own variance is left to be scaled.
     agreed = Trial(gaps, (m, spread), (m, spread))
-    _, scale, _ = calibrate([agreed], m + 0.5 * rng.standard_normal(shape), truth)
-    np.testing.assert_allclose(scale, 4.0, rtol=0.25)
+    _, scales, _ = calibrate([agreed], m + 0.5 * rng.standard_normal(shape), truth)
+    np.testing.assert_allclose(scales.factors, 4.0, rtol=0.25)
+    np.testing.assert_allclose(scales.reach, 0.25**2)
 
 
 def test_without_gaps_models_stand_alone() -> None:
     Z = rows(30)[None]
-    weight, scale, error = calibrate([], Z, Z)
-    assert (weight == 1.0).all() and (scale == 1.0).all() and np.isnan(error)
+    weight, scales, error = calibrate([], Z, Z)
+    assert (weight == 1.0).all() and (scales.factors == 1.0).all() and np.isnan(error)
+
+
+def test_variances_far_above_those_of_hidden_cells_are_not_made_small() -> None:
+    scales = VarianceScales(np.array([0.25, 4.0]), np.array([1.0, 1.0]))
+    variance = np.array([0.5, 1.0, 9.0])[None, :, None] * np.ones(2)
+    expected = [[0.125, 2.0], [0.25, 4.0], [8.25, 36.0]]
+    np.testing.assert_allclose(scales.apply(variance)[0], expected)
 
 
 def test_intervals_hold_another_gap_nine_times_of_ten_however_few_there_were() -> None:
@@ -115,7 +123,7 @@ def test_intervals_hold_another_gap_nine_times_of_ten_however_few_there_were() -
         truth = of_gap[gap]
         table = MultiOutputTable(X, zero * np.nan, truth=truth, test_mask=mask)
         trial = Trial(HiddenGaps(table, gap, True), (zero, one), (zero, one))
-        _, (scale,), _ = calibrate([trial], truth, truth)
-        half = 1.6448536269514722 * np.sqrt(scale)
+        _, scales, _ = calibrate([trial], truth, truth)
+        half = 1.6448536269514722 * np.sqrt(scales.factors[0])
         held.append(math.erf(half / np.sqrt(2.0)))
     assert np.mean(held) == pytest.approx(19 / 21, abs=0.01)

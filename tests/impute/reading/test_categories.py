@@ -135,6 +135,9 @@ def test_cells_come_back_as_they_are_written(cells: pd.Series, expected: set[obj
 
 def test_what_is_no_category_is_refused() -> None:
     frame = pd.DataFrame({"name": [f"person {chr(65 + i)}" for i in range(26)], "v": range(26)})
+    notes = pd.DataFrame({"v": range(26), "notes": ["broken", None, "moved", "new"] + 22 * [None]})
+    with pytest.raises(TableError, match="'notes' is text with 3 different values in 3 cells"):
+        read_frame(notes, ["v", "notes"])
     with pytest.raises(TableError, match="text with 26 different values in 26 cells"):
         read_frame(frame, ["name", "v"])
     with pytest.raises(TableError, match="'v' holds what is no number: '<5'"):

@@ -114,7 +114,7 @@ def test_quoted_cells_and_the_mark_of_excel(tmp_path: pathlib.Path) -> None:
     [
         ({"separator": "::"}, "expected one character, or 'tab'"),
         ({"decimal": "'"}, r"expected '\.' or ','"),
-        ({"decimal": ","}, r"both ','.*--separator=';'"),
+        ({"decimal": ","}, r"both ','.*give separator=';'"),
         ({"encoding": "latin-99"}, "which Python does not know"),
     ],
 )
@@ -155,7 +155,10 @@ def test_days_and_months_are_read_as_said(name: str) -> None:
     [
         (["31.01.2024", "01.02.2024"], "pass --dayfirst"),
         (["01/31/2024", "01/02/2024"], "pass --nodayfirst"),
-        (["01/02/2024", "02/02/2024"], "--dayfirst if the day comes first, --nodayfirst if"),
+        (
+            ["01/02/2024", "02/02/2024"],
+            r"pass --dayfirst \(in Python .*; if the month does, --nodayfirst \(in",
+        ),
         (["yesterday", "01/02/2024"], "dates such as 2024-01-31"),
     ],
 )
@@ -190,14 +193,26 @@ def test_offsets_become_utc_with_a_note() -> None:
 @pytest.mark.parametrize(
     ("written", "table_format", "hint"),
     [
-        (["1,5", "2"], TableFormat(), "pass --decimal=','"),
+        (
+            ["1,5", "2"],
+            TableFormat(),
+            r"pass --decimal=, \(in Python table_format=TableFormat\(decimal=','\)\)",
+        ),
         (["1,234.0", "2"], TableFormat(), "Leave out the commas"),
         (["1,234", "2"], TableFormat(), "separate thousands, remove them; if they are decimal"),
         (["1.234,5", "2"], TableFormat(";", decimal=","), "points that separate thousands"),
         (["<0.5", "2", "3"], TableFormat(), "half of the limit"),
         (["45 %", "2", "3"], TableFormat(), "Leave out units"),
-        (["k.A.", "2", "3"], TableFormat(), "--missing_values='k.A.'"),
-        (["low", "high", "3"], TableFormat(), "'a' is text, .*say so with --category"),
+        (
+            ["k.A.", "2", "3"],
+            TableFormat(),
+            r"--missing_values=k.A. \(in .*missing_values=\['k.A.'\]",
+        ),
+        (
+            ["low", "high", "3"],
+            TableFormat(),
+            "'a' is text, .*pass --category=a .in Python kinds=.'a': 'category'",
+        ),
         (["inf", "2", "3"], TableFormat(), "infinite in row 1"),
     ],
 )
@@ -379,7 +394,7 @@ def test_fill_values_in_single_precision_are_noted_and_can_be_named(value: float
     a[3] = value
     raw = pd.DataFrame({"t": range(20), "a": a})
     (note,) = frames.read_frame(raw, ["a"], "t").notes
-    named = re.search(r"--missing_values=(\S+)\.$", note)
+    named = re.search(r"--missing_values=(\S+) \(in Python", note)
     assert named is not None and float(named[1]) == pytest.approx(value, rel=1e-5)
     found = frames.read_frame(raw, ["a"], "t", table_format=TableFormat(missing_values=named[1]))
     np.testing.assert_array_equal(np.flatnonzero(np.isnan(found.Y)), [3])

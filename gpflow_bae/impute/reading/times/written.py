@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..problems import Problems
+from ..table_format import option
 
 __all__ = ["PLAIN_DATE", "advice_on_dates", "iso_dates", "offsets_of"]
 
@@ -97,8 +98,11 @@ def advice_on_dates(cells: pd.Series, dayfirst: bool | None) -> str:
     if dayfirst is None and len(parts) and len(parts) == len(cells):
         first, second = pd.to_numeric(parts[0]), pd.to_numeric(parts[1])
         if (first > 12).any() and not (second > 12).any():
-            return "If the day comes first, pass --dayfirst."
+            return f"If the day comes first, pass {option('dayfirst', True)}."
         if (second > 12).any() and not (first > 12).any():
-            return "If the month comes first, pass --nodayfirst."
-        return "Pass --dayfirst if the day comes first, --nodayfirst if the month does."
+            return f"If the month comes first, pass {option('dayfirst', False)}."
+        return (
+            f"If the day comes first, pass {option('dayfirst', True)}; if the month does, "
+            f"{option('dayfirst', False)}."
+        )
     return "Expected numbers throughout, or dates such as 2024-01-31 or 2024-01-31T12:00."

@@ -40,7 +40,7 @@ def to_utc(clock: np.ndarray, zone: str, name: Any, problems: Problems) -> np.nd
     problems.add_rows(
         f"Time {name!r} holds what clocks in {zone} skip, when they go forward, in",
         np.flatnonzero(first.isna() & shown.notna()),
-        "Correct the cells; times that do not follow the clock need no --time_zone.",
+        "Correct the cells; times that do not follow the clock need no time_zone.",
     )
     twice = shown.tz_localize(place, ambiguous="NaT", nonexistent="shift_forward").isna()
     twice &= shown.notna()
