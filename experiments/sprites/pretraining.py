@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 from experiments.sprites.frames import stream
+from gpflow_bae.core.files import save_arrays, write_atomically
 from gpflow_bae.datasets.sprites import Frames
 
 
@@ -17,13 +20,20 @@ def pretrain(
     batch_size: int,
     seed: int = 0,
     learning_rate: float = 1e-3,
+    kept: pathlib.Path | None = None,
 ) -> list[float]:
     """Steps of Adam on the log loss of a softmax layer that names a frame's character; in place.
 
     What it has learnt is to tell characters apart whatever their pose, as a vector must.
 
+    :param kept: a file to which weights and losses are written, and from which a resumed run reads
+        them if it is there.
     :return: the loss of each step, in nats per frame.
     """
+    if kept is not None and kept.exists():
+        with np.load(kept) as arrays:
+            network.set_weights([arrays[f"weight_{i}"] for i in range(len(network.weights))])
+            return [float(loss) for loss in arrays["losses"]]
     ids, classes = np.unique(frames.X[:, 0], return_inverse=True)
     rows = stream(frames, None, seed, X=classes[:, None].astype(float))
     batch_size = min(batch_size, len(classes))
@@ -47,4 +57,10 @@ def pretrain(
     for number in range(num_steps):
         labels, images = reader.read(number)
         found.append(step(tf.cast(labels[0, :, 0], tf.int32), images[0]))
-    return [float(loss) for loss in found]
+    losses = [float(loss) for loss in found]
+    if kept is not None:
+        weights = {f"weight_{i}": value for i, value in enumerate(network.get_weights())}
+        write_atomically(
+            kept, lambda file: save_arrays(file, {"losses": np.array(losses), **weights})
+        )
+    return losses

@@ -112,6 +112,7 @@ def fit(plan: Plan, data: Task, options: Options) -> Fit:
             plan.pretrain_steps,
             plan.variational.batch_size or 500,
             options.seed,
+            kept=None if options.out_dir is None else options.out_dir / "classifier.npz",
         )
         seconds["pretraining"] = time.perf_counter() - started
     model = build_model(plan, data, network)

@@ -223,13 +223,19 @@ def test_principal_components_tell_poses_apart(data: Task) -> None:
     np.testing.assert_allclose(found.T @ found, 72.0 * np.eye(3), atol=1e-3)
 
 
-def test_a_classifier_is_better_after_its_steps(data: Task) -> None:
+def test_a_classifier_is_better_after_its_steps(data: Task, tmp_path: pathlib.Path) -> None:
     network = models.representation_network(small_plan(), SIDE * SIDE * 3)
     before = [w.numpy() for w in network.weights]
-    losses = pretraining.pretrain(network, data.train, 60, 45, learning_rate=1e-2)
+    kept = tmp_path / "classifier.npz"
+    losses = pretraining.pretrain(network, data.train, 60, 45, learning_rate=1e-2, kept=kept)
     assert losses[0] == pytest.approx(np.log(TRAIN), rel=0.3) and losses[-1] < 0.9 * losses[0]
     for weight, value in zip(network.weights, before, strict=True):
         assert not np.array_equal(weight.numpy(), value)
+    # A resumed run has what was learnt, and takes no further step.
+    again = models.representation_network(small_plan(), SIDE * SIDE * 3)
+    assert pretraining.pretrain(again, data.train, 60, 45, kept=kept) == losses
+    for weight, value in zip(again.get_weights(), network.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, value)
 
 
 # Scores
