@@ -10,7 +10,8 @@ from ...core.scales import spread
 from ...data import MultiOutputTable
 from ..baselines.linear_interpolation import Lines
 from .calendar import PERIODS
-from .gaps import HiddenGaps, hide_gaps_if_any, with_outputs
+from .calibration import gap_weights
+from .gaps import hide_gaps_if_any, with_outputs
 
 __all__ = ["fit_trend"]
 
@@ -33,8 +34,9 @@ def fit_trend(
 
     Each period is a ridge regression, times a factor in [0, 1] of each column: the least squares
     factor in gaps that are hidden from the regression and interpolated linearly, with the period
-    subtracted before and added after. Without a clear gain it is 0. So a table with a trend, or
-    with slow changes that interpolation follows, has no calendar.
+    subtracted before and added after. Gaps of other columns count as few of a column's own. Without
+    a clear gain it is 0. So a table with a trend, or with slow changes that interpolation follows,
+    has no calendar.
 
     :param features: of all rows, the constant first.
     :param Z: standardised outputs; NaN where missing.
@@ -50,43 +52,54 @@ def fit_trend(
         hide_gaps_if_any(shown, _HIDDEN, seed + k, least_gaps=_LEAST_GAPS) for k in range(_MASKS)
     )
     hidden = [gaps for gaps in drawn if gaps is not None]
+    if not hidden:
+        found[1:] = 0.0
+        return found
+    masks = [gaps.table.test_mask for gaps in hidden]
     missed: list[np.ndarray] = []
     moved: list[np.ndarray] = []
-    for gaps in hidden:
+    for gaps, mask in zip(hidden, masks, strict=True):
         coefficients = _ridge(features, gaps.table, gaps.table.Y)
         periodic = [features[..., part] @ coefficients[part] for part in parts]
-        missed.append(Z - _interpolated(gaps.table, gaps.table.Y))
-        moved.append(np.stack([f - _interpolated(gaps.table, f) for f in periodic]))
+        missed.append((Z - _interpolated(gaps.table, gaps.table.Y))[mask])
+        moved.append(np.stack([(f - _interpolated(gaps.table, f))[mask] for f in periodic]))
+    y, A = np.concatenate(missed), np.concatenate(moved, axis=1)
+    column = np.concatenate([np.nonzero(mask)[2] for mask in masks])
+    for p in np.unique(column):  # columns with larger errors may not outweigh others
+        own = column == p
+        squares = np.mean(np.square(y[own])) + np.mean(np.square(A[:, own]), axis=1).sum()
+        unit = np.sqrt(squares) if squares > 0.0 else 1.0
+        y[own], A[:, own] = y[own] / unit, A[:, own] / unit
+    number = np.concatenate(
+        [
+            k * gaps.gap.size + gaps.gap[mask]
+            for k, (gaps, mask) in enumerate(zip(hidden, masks, strict=True))
+        ]
+    )
+    gap = np.unique(number * Z.shape[-1] + column, return_inverse=True)[1].ravel()
     for p in range(Z.shape[-1]):
-        factors = _factors(hidden, missed, moved, p, len(parts))
+        factors = _factors(y, A, gap, column == p)
         for part, factor in zip(parts, factors, strict=True):
             found[part, p] *= factor
     return found
 
 
-def _factors(
-    hidden: list[HiddenGaps], missed: list[np.ndarray], moved: list[np.ndarray], p: int, number: int
-) -> np.ndarray:
-    """Factors of so many periods in an output.
+@check_shapes("y: [n]", "A: [K, n]", "gap: [n]", "own: [n]", "return: [K]")
+def _factors(y: np.ndarray, A: np.ndarray, gap: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Factors of K periods in an output, whose gaps count more than those of others.
 
-    :param missed, moved: errors [T, N, P] without them, and what each changes [K, T, N, P].
+    :param y: errors of hidden cells without the periods.
+    :param A: what each period changes.
+    :param gap: the number of each cell's gap, of one column each.
+    :param own: which cells are the output's.
     """
-    masks = [gaps.table.test_mask[..., p] for gaps in hidden]
-    if not any(mask.any() for mask in masks):
-        return np.zeros(number)
-    y = np.concatenate([e[..., p][mask] for e, mask in zip(missed, masks, strict=True)])
-    A = np.concatenate([d[..., p][:, mask] for d, mask in zip(moved, masks, strict=True)], axis=1)
-    factors = np.asarray(optimize.lsq_linear(A.T, y, (0.0, 1.0)).x)
-    gains = np.square(y) - np.square(y - factors @ A)
-    places = np.concatenate(
-        [
-            gaps.gap[..., p][mask] + k * gaps.gap.size
-            for k, (gaps, mask) in enumerate(zip(hidden, masks, strict=True))
-        ]
-    )
-    by_gap = np.bincount(np.unique(places, return_inverse=True)[1].ravel(), gains)
-    doubt = by_gap.std() * np.sqrt(len(by_gap))
-    return factors if by_gap.sum() > _DOUBT * doubt else np.zeros(number)
+    weights = gap_weights(np.bincount(gap, own) > 0.0)
+    root = np.sqrt(weights)[gap]
+    factors = np.asarray(optimize.lsq_linear((A * root).T, y * root, (0.0, 1.0)).x)
+    gains = np.bincount(gap, np.square(y) - np.square(y - factors @ A))
+    gain = float(gains @ weights)
+    doubt = np.sqrt(np.square(gains - gain / weights.sum()) @ np.square(weights))
+    return factors if gain > _DOUBT * doubt else np.zeros(len(A))
 
 
 def _interpolated(table: MultiOutputTable, values: np.ndarray) -> np.ndarray:
