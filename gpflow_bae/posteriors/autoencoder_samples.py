@@ -37,6 +37,8 @@ class AutoencoderSamples(BankPosterior):
 
     model: Autoencoder
     data: Any
+    inputs_made_by: str | None = None
+    """The estimator that makes the columns of X from a user's data, if there is one."""
 
     def __init__(self, model: Autoencoder, bank: Bank, data: Any):
         """

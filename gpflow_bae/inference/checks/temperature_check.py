@@ -53,7 +53,7 @@ def blocks_off_temperature(posterior: Posterior | TemperedPosterior) -> dict[str
     noise heats positions more than the measured momenta, they are those of positions
     (:mod:`gpflow_bae.mcmc.integrators`). Its logarithm must also deviate by more than three
     standard errors, estimated from the means of eighths of the chains after burn-in. Logarithms,
-    because a temperature is a scale: the error of an estimate is in proportion to what it estimates.
+    because a temperature is a scale: an estimate has an error in proportion to itself.
 
     :return: by path, the largest deviation first.
     """
