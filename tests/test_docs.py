@@ -83,6 +83,18 @@ def test_the_table_of_settings_has_the_fields_and_their_defaults() -> None:
     assert stated == {name: repr(value) for name, value in defaults.items()}
 
 
+def test_pages_have_one_command_to_install() -> None:
+    """From a clone, as the README; messages name the installed package, in any folder."""
+    pages = [
+        ROOT / "README.md",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "gpflow_bae").rglob("*.py"),
+    ]
+    others = re.compile(r"`pip install '?gpflow-bae")
+    found = [p for p in pages if others.search(p.read_text(encoding="utf-8"))]
+    assert [p for p in found if "imputation_benchmarks" not in p.name] == []
+
+
 def test_every_page_with_python_blocks_is_tested_or_executed() -> None:
     """A new guide must not go untested: tutorials are executed when the pages are built."""
     pages = {

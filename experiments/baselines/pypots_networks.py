@@ -102,7 +102,7 @@ def fill(
     """
     if not is_installed():
         raise ModuleNotFoundError(
-            f"The method {model} needs PyPOTS: pip install 'gpflow-bae[pypots]'."
+            f"The method {model} needs PyPOTS: pip install '.[pypots]'."
         )
     how = SETTINGS[model][dataset] | {"epochs": 100, "patience": 10} | (settings or {})
     with tempfile.TemporaryDirectory() as folder:

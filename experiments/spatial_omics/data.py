@@ -48,7 +48,7 @@ def load(
         import anndata
     except ImportError as error:
         raise ImportError(
-            "spatial_omics reads AnnData files: pip install 'gpflow-bae[spatial]'."
+            "spatial_omics reads AnnData files: pip install '.[spatial]'."
         ) from error
     if dataset == "made":
         adata = made(seed, batches, cells, genes)
