@@ -7,6 +7,7 @@ import doctest
 import importlib
 import pathlib
 import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,9 @@ def test_the_blocks_of_a_guide_run_from_top_to_bottom(
     """And the first of them leaves a posterior, which the page on serving exports."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "guide"}
-    run_blocks(name, names, tmp_path)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".* of cells hold next to nothing")
+        run_blocks(name, names, tmp_path)
     if name == "get_started.md":
         names["images"] = np.zeros((3, 6), np.float32)
         run_blocks("serving.md", names, tmp_path)
