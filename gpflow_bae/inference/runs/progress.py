@@ -44,8 +44,9 @@ class Progress:
         self._bar: Any = None
         self._prints = shown and not _shows_bars()
         if shown and not self._prints:
-            options = {"desc": label, "unit": f" {unit}", "dynamic_ncols": True}
-            self._bar = tqdm(total=total, initial=initial, **options)
+            self._bar = tqdm(
+                total=total, initial=initial, desc=label, unit=f" {unit}", dynamic_ncols=True
+            )
 
     def update(self, taken: int, label: str, numbers: Mapping[str, str]) -> None:
         """Advance the progress by ``taken`` steps.
