@@ -172,7 +172,8 @@ class ExternalDataModel(
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the mean and variance of the latent function given the encoded ``given``.
 
-        :param Xnew: inputs ``[N', D]`` or ``[T or 1, N', D]``; None for the codes of ``given``.
+        :param Xnew: inputs ``[N', D]`` or ``[T or 1, N', D]``, or a list of ``[N'_t, D]``; None for
+            the codes of ``given``.
         :param given: ``(X, Y)`` to condition on, usually the training data.
         :param full_cov: return covariances between points.
         :param full_output_cov: return covariances between channels, which are diagonal.

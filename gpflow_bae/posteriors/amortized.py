@@ -49,8 +49,8 @@ class Posterior(FunctionPredictions):
         an input of the data it predicts another row. Rows of the data without observations are
         treated as new, so both agree there.
 
-        :param Xnew: inputs [T or 1, N, D] (or [N, D]) of new rows; None for the rows of ``given``,
-            or of the data.
+        :param Xnew: inputs [T or 1, N, D] (or [N, D], or a list of [N_t, D]) of new rows; None for
+            the rows of ``given``, or of the data.
         :param num_codes: draws of the codes from each sample's conditional, in antithetic pairs;
             by default four, or enough for 128 over all samples.
         """
@@ -94,7 +94,11 @@ class Posterior(FunctionPredictions):
     def impute(
         self, Y: TensorType, X: TensorType | None = None, **kwargs: Any
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return ``Y`` with NaN filled by predictive means, and standard deviations (else 0)."""
+        """Return ``Y`` with NaN filled by predictive means, and standard deviations (else 0).
+
+        :param Y, X: arrays, or lists of tasks of unequal lengths; both results are then padded with
+            NaN.
+        """
         prediction = self.reconstruct(Y, X, **kwargs)
         Y = as_numbers(as_pair((X, Y))[1], "Y")
         missing = np.isnan(Y)

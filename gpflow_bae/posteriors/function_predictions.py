@@ -48,7 +48,8 @@ class FunctionPredictions(AutoencoderSamples):
         other data the encoder's draws give Gaussian pseudo-observations of the codes;
         docs/inference.md describes the error of this approximation.
 
-        :param Xnew: inputs [T or 1, N, D] (or [N, D]); None for the codes of ``given``.
+        :param Xnew: inputs [T or 1, N, D] (or [N, D], or a list of [N_t, D]); None for the codes of
+            ``given``.
         :param given: ``(X, Y)`` to encode and condition on, Y with NaN where missing; None for the
             training data, without the encoder if their codes were sampled.
         :param num_draws: draws of a stochastic encoder for each point.
