@@ -12,8 +12,7 @@ import pytest
 
 from gpflow_bae import models
 from gpflow_bae.posteriors import Posterior
-
-from .small import L, P, dense
+from tests.posteriors.small import L, P, dense
 
 SIZES, NEW = (6, 4), (2, 3)
 
