@@ -124,7 +124,7 @@ def _fit_reference(model: Any, Y: Any, max_iterations: int) -> float:
         inducing_variable=model.decoder.inducing_variable,
     )
     reference.likelihood.variance.assign(model.likelihood.variance.numpy())
-    with Progress("L-BFGS", max_iterations) as shown:
+    with Progress("L-BFGS", max_iterations, unit="iterations") as shown:
         number = itertools.count(1)
 
         def show(intermediate_result: Any) -> None:  # SciPy requires this name of the argument

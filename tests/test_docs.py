@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import importlib
 import pathlib
 import re
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
+
+from gpflow_bae import inference
 
 ROOT = pathlib.Path(__file__).parents[1]
 SHORTENED = ["guides/impute.md", "serving.md"]  # which assert nothing
@@ -61,11 +65,37 @@ def test_the_blocks_of_a_guide_run_from_top_to_bottom(
     """And the first of them leaves a posterior, which the page on serving exports."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "guide"}
-    run_blocks(name, names, tmp_path)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".* of cells hold next to nothing")
+        run_blocks(name, names, tmp_path)
     if name == "get_started.md":
         names["images"] = np.zeros((3, 6), np.float32)
         run_blocks("serving.md", names, tmp_path)
         assert names["answer"]["mean"].shape == (3, 2)
+
+
+def test_the_table_of_settings_has_the_fields_and_their_defaults() -> None:
+    text = (ROOT / "docs" / "inference.md").read_text(encoding="utf-8")
+    rows = text.split("| setting | default |")[1].split("\n\n")[0].splitlines()[2:]
+    stated = dict(re.findall(r"`([^`]+)`", " | ".join(row.split(" | ")[:2]))[:2] for row in rows)
+    settings = inference.AmortizedSettings()
+    defaults = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
+    encoder = defaults.pop("encoder")
+    for field in dataclasses.fields(encoder):
+        defaults[f"encoder.{field.name}"] = getattr(encoder, field.name)
+    assert stated == {name: repr(value) for name, value in defaults.items()}
+
+
+def test_pages_have_one_command_to_install() -> None:
+    """From a clone, as the README; messages name the installed package, in any folder."""
+    pages = [
+        ROOT / "README.md",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "gpflow_bae").rglob("*.py"),
+    ]
+    others = re.compile(r"`pip install '?gpflow-bae")
+    found = [p for p in pages if others.search(p.read_text(encoding="utf-8"))]
+    assert [p for p in found if "imputation_benchmarks" not in p.name] == []
 
 
 def test_every_page_with_python_blocks_is_tested_or_executed() -> None:

@@ -49,3 +49,9 @@ def test_quoted_messages_are_messages() -> None:
                 lost.append((message, piece))
     assert len(quoted()) > 30
     assert not lost
+
+
+def test_messages_name_arguments_of_python() -> None:
+    """Only the command of the imputer has flags."""
+    files = [p for p in (ROOT / "gpflow_bae").rglob("*.py") if "impute" not in p.parts]
+    assert [p.name for p in files if re.search(r"(?<![-\w])--[a-z]", p.read_text())] == []

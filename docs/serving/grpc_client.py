@@ -1,4 +1,4 @@
-"""Ask TensorFlow Serving over gRPC; needs ``pip install 'gpflow-bae[serving]'``.
+"""Ask TensorFlow Serving over gRPC; needs ``pip install '.[serving]'``.
 
 python grpc_client.py localhost:8500 mnist encode y rows.npy
 """

@@ -101,9 +101,7 @@ def fill(
     :raises subprocess.CalledProcessError: if that process fails; what it said is above.
     """
     if not is_installed():
-        raise ModuleNotFoundError(
-            f"The method {model} needs PyPOTS: pip install 'gpflow-bae[pypots]'."
-        )
+        raise ModuleNotFoundError(f"The method {model} needs PyPOTS: pip install '.[pypots]'.")
     how = SETTINGS[model][dataset] | {"epochs": 100, "patience": 10} | (settings or {})
     with tempfile.TemporaryDirectory() as folder:
         given, found = (pathlib.Path(folder) / name for name in ("given.npz", "found.npy"))

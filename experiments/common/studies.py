@@ -99,10 +99,9 @@ def render_index(results_dir: PathLike) -> str:
         "# Results",
         "What the studies of this project found, beside what was published. Each page has its"
         " tables, figures and the command; the pages of runs have every row.",
-        "A *block* is a group of parameters that a chain samples, such as the weights of a layer."
-        " Its *temperature* is measured from its momenta: 1 is that of the posterior, and a block"
-        " above 1 varies more widely than it should. *Level* means that a difference is within the"
-        " spread over seeds, and *M* is the number of inducing points.",
+        "A *kinetic temperature* is measured from the momenta of a block of parameters, such as the"
+        " weights of a layer: it is 1 at the posterior, and samples scatter too widely above 1."
+        " *Level* means within the spread over seeds, and *M* is the number of inducing points.",
     ]
     for experiment, about in ABOUT.items():
         if not (folder / f"{experiment}.json").exists():

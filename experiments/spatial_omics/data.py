@@ -47,9 +47,7 @@ def load(
     try:
         import anndata
     except ImportError as error:
-        raise ImportError(
-            "spatial_omics reads AnnData files: pip install 'gpflow-bae[spatial]'."
-        ) from error
+        raise ImportError("spatial_omics reads AnnData files: pip install '.[spatial]'.") from error
     if dataset == "made":
         adata = made(seed, batches, cells, genes)
         held = adata.obs["held_out_location"].to_numpy()

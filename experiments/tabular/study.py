@@ -137,7 +137,7 @@ def _fit_point(
     optimizer = keras.optimizers.Adam(1e-3) if plan.method == "adam" else keras.optimizers.SGD(0.5)
     autoencoder.compile(optimizer=optimizer, loss="mse")
     started = time.perf_counter()
-    with Progress(plan.method, plan.num_epochs, shown=progress) as shown:
+    with Progress(plan.method, plan.num_epochs, unit="epochs", shown=progress) as shown:
 
         def show(epoch: int, logs: dict[str, float]) -> None:
             shown.update(1, plan.method, {"mse": f"{logs['loss']:.4g}"})

@@ -2,13 +2,14 @@
 
 from .compressed_rows import CompressedRows, dense_rows
 from .minibatches import draw_indices
-from .observations import Observations, as_inputs, as_pair, in_memory, mask_missing
+from .observations import Observations, as_inputs, in_memory, mask_missing
 from .preparation import check_columns, prepare_data
 from .sparse_table import SparseTable
 from .standardiser import Standardiser
 from .streams import BatchReader, StreamedObservations
 from .tables import MultiOutputTable, hold_out, pad_tasks
 from .tfrecords import write_tfrecords
+from .unequal_tasks import as_pair
 
 __all__ = [
     "BatchReader",

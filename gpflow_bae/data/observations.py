@@ -12,24 +12,22 @@ from gpflow.base import TensorType
 from numpy.typing import DTypeLike
 
 from ..base import Batch, Cells, Neighbours
-from ..core.arguments import as_array, as_numbers, kind_of
+from ..core.arguments import as_array, as_numbers
 from ..core.files import digest
 from .compressed_rows import CompressedRows, dense_rows
 from .minibatches import draw_indices
 from .streams import StreamedObservations
-from .tables import pad_tasks
+from .unequal_tasks import TaskRows
 
 __all__ = [
     "Observations",
     "as_inputs",
     "as_observations",
-    "as_pair",
     "check_has_rows",
     "check_same_points",
     "checked_inputs",
     "in_memory",
     "mask_missing",
-    "unequal_lengths",
 ]
 
 Rows: TypeAlias = tf.Tensor | CompressedRows
@@ -51,6 +49,12 @@ class Observations(NamedTuple):
     mask: Rows | None  # [T, N, P]; None if nothing is missing, which is cheaper
     has_tasks: bool = True  # False if data were [N, P]; predictions then have no task axis either
     neighbours: tf.Tensor | None = None  # [N, m], points that each is conditioned on; -1: none
+    lengths: Sequence[int] | None = None  # [T], points of tasks that came as lists; then padding
+
+    @property
+    def rows(self) -> TaskRows:
+        """Tasks and rows of predictions of the data."""
+        return TaskRows(self.has_tasks, self.lengths)
 
     @property
     def axis(self) -> int:
@@ -248,43 +252,6 @@ def check_has_rows(shape: Any, name: str = "Y") -> None:
     """
     if 0 in tuple(shape):
         raise ValueError(f"{name} has shape {tuple(shape)}, without any observation; pass rows.")
-
-
-def as_pair(data: Any, name: str = "data") -> tuple[Any, Any]:
-    """Unpack a pair ``(X, Y)``, and pad tasks that are lists of arrays of unequal lengths.
-
-    :return: X and Y. Lists of arrays [N_t, D] and [N_t, P] with different N_t become arrays
-        [T, max N_t, D] and [T, max N_t, P] by :func:`~gpflow_bae.data.pad_tasks`.
-    :raises TypeError: for anything but a tuple or list.
-    :raises ValueError: for another number of values, and for tasks whose X and Y have different
-        numbers of points.
-    """
-    is_sequence = isinstance(data, tuple | list)
-    if not is_sequence or len(data) != 2:
-        raise (ValueError if is_sequence else TypeError)(
-            f"{name} must be a pair (X, Y), inputs (None for a model without) and observations, "
-            f"got {f'{len(data)} values' if is_sequence else kind_of(data)}."
-        )
-    X, Y = data
-    of_x, of_y = unequal_lengths(X), unequal_lengths(Y)
-    if of_x is None and of_y is None:
-        return X, Y
-    if X is not None and of_x != of_y:
-        shapes = [np.shape(v) if n is None else n for v, n in ((X, of_x), (Y, of_y))]
-        raise ValueError(
-            f"{name} has tasks of unequal lengths: X and Y must then both be lists, with the same "
-            f"numbers of points in each task, got {shapes[0]} and {shapes[1]}."
-        )
-    X = None if X is None else pad_tasks(X, is_input=True)[0]
-    return X, pad_tasks(Y, is_input=False)[0]
-
-
-def unequal_lengths(values: Any) -> list[int] | None:
-    """Return the numbers of rows of a list of arrays [N_t, .], or None if it is no such list."""
-    if not isinstance(values, tuple | list) or {getattr(v, "ndim", 0) for v in values} != {2}:
-        return None
-    lengths = [v.shape[0] for v in values]
-    return None if len(set(lengths)) == 1 else lengths
 
 
 def as_inputs(

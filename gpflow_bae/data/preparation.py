@@ -15,9 +15,10 @@ from ..core.arguments import as_numbers
 from .compressed_rows import split_missing
 from .memory import check_memory
 from .model_checks import SPLITTING_ADVICE, check_inputs, check_items, check_support
-from .observations import Observations, as_pair, check_has_rows, checked_inputs, mask_missing
+from .observations import Observations, check_has_rows, checked_inputs, mask_missing
 from .sparse_table import SparseTable
 from .streams import StreamedObservations
+from .unequal_tasks import as_pair, unequal_lengths
 
 __all__ = ["check_columns", "prepare_data"]
 
@@ -66,6 +67,7 @@ def prepare_data(
         _check_batch_size(model, data, batch_size)
         return _with_neighbours(model, data)
     X, Y = as_pair(data)
+    lengths = unequal_lengths(data[1])
     mask: Any
     if scipy.sparse.issparse(Y):
         _check_takes_sparse(model)
@@ -113,7 +115,7 @@ def prepare_data(
             f"decoder returns {width} outputs per point, but Y has P = {Y.shape[-1]} columns; "
             "change the width of the decoder's last layer."
         )
-    result = Observations(X, Y, mask, has_tasks)
+    result = Observations(X, Y, mask, has_tasks, lengths=lengths)
     check_items(model, result.num_items)
     _check_batch_size(model, result, batch_size)
     prior = getattr(model, "latent_prior", None)

@@ -14,7 +14,8 @@ from ..core.annotations import check_arguments
 from ..core.arguments import as_numbers
 from ..core.output_transforms import Identity, Log, OutputTransform
 from ..core.scales import spread, varies
-from .tables import column_names
+from .tables import column_names, pad_tasks
+from .unequal_tasks import unequal_lengths
 
 __all__ = ["Standardiser"]
 
@@ -52,20 +53,22 @@ class Standardiser:
     @check_arguments()
     def fit(
         cls,
-        Y: np.ndarray,
+        Y: Any,
         output_names: Sequence[Any] = (),
         log_outputs: bool = False,
         transforms: Sequence[OutputTransform] = (),
     ) -> Standardiser:
         """Compute mean and standard deviation of each column of ``Y`` over its observed cells.
 
-        :param Y: outputs, NaN where missing.
+        :param Y: outputs, NaN where missing; of tasks of unequal lengths a list of arrays [N_t, P].
         :param output_names: names of the columns in error messages.
         :param log_outputs: whether to take logarithms first.
         :param transforms: P functions of :mod:`gpflow_bae.core.output_transforms` to apply first.
         :raises ValueError: if a column is never observed, constant or infinite, or outputs are
             outside of the domain of their transform, such as nonpositive ones with ``log_outputs``.
         """
+        if unequal_lengths(Y) is not None:
+            Y, _ = pad_tasks(Y, is_input=False)
         Y = as_numbers(Y, "Y", rank=1)
         if not Y.size:
             raise ValueError(f"Y has shape {Y.shape}, without any output; pass rows.")
@@ -114,8 +117,10 @@ class Standardiser:
         return cls(np.nanmean(Y, axis=0), scales, log_outputs, tuple(transforms))
 
     @check_shapes("Y: [batch..., P]", "return: [batch..., P]")
-    def transform(self, Y: np.ndarray) -> np.ndarray:
-        """Standardise outputs; NaN stays NaN."""
+    def transform(self, Y: Any) -> Any:
+        """Standardise outputs; NaN stays NaN, and a list of tasks of unequal lengths a list."""
+        if unequal_lengths(Y) is not None:
+            return [self.transform(task) for task in Y]
         Y = as_numbers(Y, "Y")
         moved = [t.forward(Y[..., p]) for p, t in enumerate(self.transforms)]
         return (np.stack(moved, axis=-1) - self.mean) / self.std

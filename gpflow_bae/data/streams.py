@@ -102,7 +102,7 @@ class StreamedObservations:
     def from_parquet(
         cls, paths: Paths, *, inputs: Sequence[str], outputs: Sequence[str], **settings: Any
     ) -> StreamedObservations:
-        """Read Parquet files; needs pyarrow (``pip install 'gpflow-bae[tables]'``).
+        """Read Parquet files; needs pyarrow (``pip install '.[tables]'``).
 
         :param paths: a pattern, such as ``"rows/*.parquet"``, or a list of files.
         :param inputs: columns of the inputs; may be empty.

@@ -27,8 +27,7 @@ def find_files(
     if missing:
         raise FileNotFoundError(
             f"The data set {folder!r} is not complete: {', '.join(missing)} not found. Put the "
-            f"files of {origin} there, or name the folder that holds {folder!r} with --data_dir or "
-            "the environment variable GPFLOW_BAE_DATA."
+            f"files of {origin} there, or set data_dir to the folder that holds {folder!r}."
         )
     digests = names if isinstance(names, Mapping) else {}
     for path in paths:

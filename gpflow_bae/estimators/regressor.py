@@ -115,7 +115,8 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
         standardised = tf.constant((y - self.mean_) / self.scale_, tf.float32)
         chains = _Chains(self, self._features(X), standardised)
         calls = -(-self.num_steps // _STEPS_PER_CALL)
-        with Progress("chains", self.num_chains * calls, shown=self.progress) as shown:
+        total = self.num_chains * calls * _STEPS_PER_CALL
+        with Progress("chains", total, shown=self.progress) as shown:
             found = [chains.sample(seed + c, calls, shown) for c in range(self.num_chains)]
         samples, step_sizes = zip(*found, strict=True)
         self.weights_ = [np.stack(leaves) for leaves in zip(*samples, strict=True)]
@@ -234,7 +235,7 @@ class _Chains:
                         f"The chain with seed {seed} diverged after {call * _STEPS_PER_CALL} "
                         "steps: does X or y hold values far from all others?"
                     )
-            shown.update(1, "burn-in" if call < burnin else "sampling", {})
+            shown.update(_STEPS_PER_CALL, "burn-in" if call < burnin else "sampling", {})
         step_size = float(self._sampler.info(state)["step_size"])
         return [np.stack(leaves) for leaves in zip(*samples, strict=True)], step_size
 

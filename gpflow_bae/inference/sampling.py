@@ -143,8 +143,9 @@ def sample_amortized(
     :warns UserWarning: if the samples explain less than a tenth of the variance of the data, a
         chain broke (its log likelihood fell by half a nat per cell within a round), inducing points
         explain less than 95 % of the prior variance of the codes, a block of parameters is more
-        than a tenth off its temperature, the log likelihood still rose or fell after burn-in, or
-        chains do not agree to ``until_rhat`` after all samples.
+        than a tenth off its temperature, or half off in a run that is too short to know, the log
+        likelihood still rose or fell after burn-in, or chains do not agree to ``until_rhat`` after
+        all samples.
     """
     replicas = replicas_of(strategy)
     shared = Spread.of(replicas, spread, num_chains)

@@ -90,8 +90,8 @@ class SGPVAE(SVGPVAE):
     :class:`~gpflow_bae.encoders.FreeFormEncoder`, or a Keras model, which gets zeros where data
     are missing.
 
-    Pad tasks of unequal length: repeat an input of the task and set the outputs to NaN. A point
-    without observations changes neither posterior nor bound. Minibatches contain whole tasks.
+    Tasks of unequal lengths are lists of arrays, which are padded with points without observations;
+    these change neither posterior nor bound. Minibatches contain whole tasks.
     """
 
     @property

@@ -17,6 +17,7 @@ from ..data import as_inputs, as_pair
 from ..data.memory import check_full_cov
 from ..data.model_checks import SPLITTING_ADVICE, check_support
 from ..data.observations import as_observations, check_has_rows, check_same_points
+from ..data.unequal_tasks import TaskRows, check_same_lengths, rows_at, rows_of
 from ..mcmc.noise import standard_noise
 from .autoencoder import Autoencoder
 
@@ -39,6 +40,13 @@ def full_output_covariance(variance: tf.Tensor, full_cov: bool) -> tf.Tensor:
     channels_last = tf.transpose(variance, [*range(rank - 3), rank - 2, rank - 1, rank - 3])
     diagonal = tf.linalg.diag(channels_last)  # [..., N, N, L, L]
     return tf.transpose(diagonal, [*range(rank - 3), rank - 3, rank - 1, rank - 2, rank])
+
+
+def covariance_rows(full_cov: bool, full_output_cov: bool) -> tuple[int, ...]:
+    """Return the axes of points of variances [T, N, L], or of covariances in GPflow's layout."""
+    if not full_cov:
+        return (1,)
+    return (1, 3) if full_output_cov else (2, 3)
 
 
 def gaussian_draws(
@@ -67,10 +75,11 @@ class ExternalDataModel(
 
     ``data`` is ``(X, Y)``, inputs ``[N, D]`` and observations ``[N, P]`` of one task, or
     ``[T, N, D]`` and ``[T, N, P]`` of several; lists of arrays ``[N_t, D]`` and ``[N_t, P]`` if
-    tasks have unequal lengths. ``Y`` is NaN where missing, and ``X`` None for models without
-    inputs. A column that is missing in all rows adds nothing to a bound or density,
-    because test data and minibatches may have such columns; fits refuse it, for nothing would
-    determine its part of the decoder. Data without rows are refused.
+    tasks have unequal lengths, and predictions for these are NaN in rows that a task does not have.
+    ``Y`` is NaN where missing, and ``X`` None for models without inputs. A column that is missing
+    in all rows adds nothing to a bound or density, because test data and minibatches may have such
+    columns; fits refuse it, for nothing would determine its part of the decoder. Data without rows
+    are refused.
     """
 
     num_data: int | None = None
@@ -163,7 +172,8 @@ class ExternalDataModel(
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the mean and variance of the latent function given the encoded ``given``.
 
-        :param Xnew: inputs ``[N', D]`` or ``[T or 1, N', D]``; None for the codes of ``given``.
+        :param Xnew: inputs ``[N', D]`` or ``[T or 1, N', D]``, or a list of ``[N'_t, D]``; None for
+            the codes of ``given``.
         :param given: ``(X, Y)`` to condition on, usually the training data.
         :param full_cov: return covariances between points.
         :param full_output_cov: return covariances between channels, which are diagonal.
@@ -173,7 +183,22 @@ class ExternalDataModel(
         :raises ValueError: without ``given``, for inputs of another width, and with ``full_cov``
             for a prior without inputs or covariances that do not fit memory.
         """
-        batch, Xnew, single = self._prediction_arguments(Xnew, given)
+        mean, variance, _, rows = self._function(Xnew, given, full_cov, full_output_cov)
+        axes = covariance_rows(full_cov, full_output_cov)
+        return rows.of(mean), rows.of(variance, *axes, tasks=0)
+
+    def _function(
+        self,
+        Xnew: TensorType | None,
+        given: Data | None,
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None, TaskRows]:
+        """Return moments as :meth:`predict_f`, inputs there, and the tasks and rows of results.
+
+        Moments and inputs always have a task axis, and rows of padding.
+        """
+        batch, Xnew, rows = self._prediction_arguments(Xnew, given)
         prior = self.prior_for(batch)
         pseudo = self.guide.pseudo_observations(prior, batch, _SEED)
         if full_cov:
@@ -192,7 +217,7 @@ class ExternalDataModel(
             f_mean, f_variance = prior.predict(Xnew, batch.X, *pseudo)
         if full_output_cov:
             f_variance = full_output_covariance(f_variance, full_cov)
-        return (f_mean[0], f_variance[0]) if single else (f_mean, f_variance)
+        return f_mean, f_variance, batch.X if Xnew is None else Xnew, rows
 
     def predict_f_samples(
         self,
@@ -207,12 +232,12 @@ class ExternalDataModel(
 
         :param full_cov: whether points are drawn jointly, or independently.
         """
-        mean, variance = self.predict_f(Xnew, full_cov, given=given)
+        mean, variance, _, rows = self._function(Xnew, given, full_cov)
         if full_cov:
             check_full_cov(
                 *mean.shape[:-2], num_samples, self.latent_dim, num_points=mean.shape[-2]
             )
-        draws = gaussian_draws(mean, variance, num_samples or 1, full_cov, [seed, 0xF])
+        draws = rows.of(gaussian_draws(mean, variance, num_samples or 1, full_cov, [seed, 0xF]))
         return draws[0] if num_samples is None else draws
 
     def predict_y(
@@ -224,10 +249,11 @@ class ExternalDataModel(
 
         :param num_draws: draws of the codes that decoder and likelihood are averaged over.
         """
-        F = self.decode(*self._latent_draws(Xnew, given, num_draws))
+        X, latents, rows = self._latent_draws(Xnew, given, num_draws)
+        F = self.decode(X, latents)
         mean, noise = (tf.cast(v, gpflow.default_float()) for v in self.likelihood.moments(F))
         centre, spread = tf.nn.moments(mean, [0])
-        return centre, spread + tf.reduce_mean(noise, 0)
+        return rows.of(centre), rows.of(spread + tf.reduce_mean(noise, 0))
 
     def predict_log_density(
         self, data: Data, *, given: Data | None = None, num_draws: int = 64
@@ -237,51 +263,46 @@ class ExternalDataModel(
         :param data: ``(Xnew, Ynew)``, Ynew NaN where missing.
         :param given, num_draws: as in :meth:`predict_y`.
         """
-        Xnew, Ynew = as_pair(data)
-        observed, seen = self._observations(Ynew, "Ynew")
+        observed, seen = self._observations(as_pair(data)[1], "Ynew")
         seen = tf.ones_like(observed, tf.bool) if seen is None else seen
-        X, latents = self._latent_draws(Xnew, given, num_draws)
-        rows = self.log_prob_of_draws(X, latents, observed, seen)
-        return tf.reduce_logsumexp(rows, 0) - np.log(num_draws)
-
-    def _codes(self, Xnew: TensorType | None, given: Data | None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return means and variances of the codes, code noise included."""
-        mean, variance = self.predict_f(Xnew, given=given)
-        return mean, variance if Xnew is None else variance + self.latent_prior.code_noise
+        X, latents, rows = self._latent_draws(data[0], given, num_draws)
+        check_same_lengths(data, rows)
+        densities = self.log_prob_of_draws(X, latents, observed, seen)
+        return rows.of(tf.reduce_logsumexp(densities, 0) - np.log(num_draws), -1)
 
     def _latent_draws(
         self, Xnew: TensorType | None, given: Data | None, num_draws: int
-    ) -> tuple[tf.Tensor | None, tf.Tensor]:
-        """Return inputs and antithetic draws of the codes there [num_draws, ..., N', L]."""
-        mean, variance = self._codes(Xnew, given)
+    ) -> tuple[tf.Tensor | None, tf.Tensor, TaskRows]:
+        """Return inputs, antithetic draws of the codes there [num_draws, T, N', L], and the tasks
+        and rows of results. Draws have code noise.
+        """
+        mean, variance, X, rows = self._function(Xnew, given)
+        variance = variance if Xnew is None else variance + self.latent_prior.code_noise
         draws = gaussian_draws(mean, variance, (num_draws + 1) // 2, False, _SEED)
         latents = tf.concat([draws, 2.0 * mean - draws], 0)[:num_draws]
-        X = as_pair(given)[0] if Xnew is None else Xnew
-        return (None if X is None else tf.cast(X, gpflow.default_float())), latents
+        return X, latents, rows
 
     def _prediction_arguments(
         self, Xnew: TensorType | None, given: Data | None
-    ) -> tuple[Batch, tf.Tensor | None, bool]:
-        """Return observations, new inputs with a task axis, and whether results drop that axis."""
+    ) -> tuple[Batch, tf.Tensor | None, TaskRows]:
+        """Return observations, new inputs with a task axis, and the tasks and rows of results."""
         if given is None:
             raise ValueError(
                 "given is missing: codes are predicted from observations, so pass "
                 "given=(X, Y), usually the training data. gpflow_bae.Posterior.from_point(model, "
                 "(X, Y)) remembers them, and needs no given."
             )
-        given = as_pair(given, "given")
-        batch = self._observed(given)
-        single = len(np.shape(given[1])) == 2
+        batch = self._observed(as_pair(given, "given"))
+        Xnew, rows = rows_at(Xnew, rows_of(given[1]))
         if Xnew is None:
-            return batch, None, single
-        single = single and len(np.shape(Xnew)) == 2
+            return batch, None, rows
         new = as_inputs(Xnew, batch.X, "Xnew", self.inputs)
         known = tf.get_static_value(new)
         if known is not None:
             self.check_inputs(known, "Xnew")
         if self.inputs is not None and tf.executing_eagerly():
             self.inputs.check_known(new, batch.X)
-        return batch, new, single
+        return batch, new, rows
 
     def _estimate(self, batch: Batch, seed: TensorType, num_draws: int) -> tf.Tensor:
         """Estimate the bound of all data from a batch; several draws are antithetic pairs."""

@@ -13,6 +13,7 @@ from ..core.annotations import check_arguments
 from ..core.arguments import as_numbers
 from ..data import as_inputs, as_pair, mask_missing
 from ..data.model_checks import check_support
+from ..data.unequal_tasks import check_same_lengths, rows_of
 from .conditionals import decode_draws, encoder_draws, log_density_of
 from .function_predictions import FunctionPredictions
 from .given import Given
@@ -48,13 +49,13 @@ class Posterior(FunctionPredictions):
         an input of the data it predicts another row. Rows of the data without observations are
         treated as new, so both agree there.
 
-        :param Xnew: inputs [T or 1, N, D] (or [N, D]) of new rows; None for the rows of ``given``,
-            or of the data.
+        :param Xnew: inputs [T or 1, N, D] (or [N, D], or a list of [N_t, D]) of new rows; None for
+            the rows of ``given``, or of the data.
         :param num_codes: draws of the codes from each sample's conditional, in antithetic pairs;
             by default four, or enough for 128 over all samples.
         """
         num_codes = self._num_codes(num_codes, 4, 128)
-        single = self._single(Xnew, given)
+        Xnew, rows = self._rows(Xnew, given)
         X = self._decoder_inputs(Xnew, given)
         sums: tuple[Any, ...] | None = None
         for samples in self._blocks_of_codes(Xnew, given, num_draws, seed):
@@ -71,7 +72,7 @@ class Posterior(FunctionPredictions):
         assert sums is not None
         mean, mean_square, noise = (total / self.num_samples for total in sums)
         found = Prediction(mean, noise, np.maximum(mean_square - np.square(mean), 0.0))
-        return Prediction(*(v[0] for v in found)) if single else found
+        return Prediction(*map(rows.of, found))
 
     def predict_y(
         self,
@@ -93,9 +94,13 @@ class Posterior(FunctionPredictions):
     def impute(
         self, Y: TensorType, X: TensorType | None = None, **kwargs: Any
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return ``Y`` with NaN filled by predictive means, and standard deviations (else 0)."""
-        Y = as_numbers(Y, "Y")
+        """Return ``Y`` with NaN filled by predictive means, and standard deviations (else 0).
+
+        :param Y, X: arrays, or lists of tasks of unequal lengths; both results are then padded with
+            NaN.
+        """
         prediction = self.reconstruct(Y, X, **kwargs)
+        Y = as_numbers(as_pair((X, Y))[1], "Y")
         missing = np.isnan(Y)
         filled = np.where(missing, prediction.mean, Y)
         return filled, np.where(missing, np.sqrt(prediction.variance), 0.0)
@@ -103,8 +108,8 @@ class Posterior(FunctionPredictions):
     @check_arguments(num_draws=1)
     def encode(self, Y: TensorType, *, num_draws: int = 16, seed: int = 0) -> np.ndarray:
         """Draw codes [S, num_draws, T, N, L] from the encoders, without the prior."""
-        single = np.ndim(Y) == 2
-        _, Y, mask = self._given((self.X, Y), needs_inputs=False)
+        rows = rows_of(Y)
+        _, Y, mask = self._given((self.X, as_pair((None, Y))[1]), needs_inputs=False)
         count = num_draws * int(np.prod(Y.shape[:-1])) * self.model.latent_dim
         parameters, encoder, _, seeds = self._samples((self.X, Y), seed, ALL)
         draws = self._loop(encoder_draws).map(
@@ -115,7 +120,7 @@ class Posterior(FunctionPredictions):
             result_bytes=8 * count,
             num_draws=num_draws,
         )
-        return draws[:, :, 0] if single else draws
+        return rows.of(draws)
 
     @check_arguments(num_draws=1, num_codes=1)
     def predict_log_density(
@@ -138,8 +143,7 @@ class Posterior(FunctionPredictions):
             for 256 over all samples.
         :raises ValueError: for shapes that do not fit the model or each other.
         """
-        density, _ = self._log_density(data, given, num_draws, num_codes, seed, of_cells=False)
-        return density
+        return self._log_density(data, given, num_draws, num_codes, seed, of_cells=False)
 
     @check_arguments(num_draws=1, num_codes=1)
     def predict_cell_log_density(
@@ -162,8 +166,7 @@ class Posterior(FunctionPredictions):
             average; the bias shrinks with more draws.
         :raises ValueError: for shapes that do not fit the model or each other.
         """
-        density, seen = self._log_density(data, given, num_draws, num_codes, seed, of_cells=True)
-        return np.where(seen, density, np.nan)
+        return self._log_density(data, given, num_draws, num_codes, seed, of_cells=True)
 
     def _log_density(
         self,
@@ -173,12 +176,13 @@ class Posterior(FunctionPredictions):
         num_codes: int | None,
         seed: int,
         of_cells: bool,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return log densities of rows or cells, and the mask of observed cells."""
+    ) -> np.ndarray:
+        """Return log densities of rows or cells; NaN for cells that are missing."""
         num_codes = self._num_codes(num_codes, 16, 256)
         Xnew, Ynew = as_pair(data)
         Ynew = as_numbers(Ynew, "Ynew", np.float32)
-        single = self._single(Xnew, given)
+        _, rows = self._rows(data[0], given)
+        check_same_lengths(data, rows)
         X = self._decoder_inputs(Xnew, given)
         values, seen = mask_missing(Ynew[None] if Ynew.ndim == 2 else Ynew, "Ynew")
         check_support(self.model, values, seen, "Ynew")
@@ -188,8 +192,8 @@ class Posterior(FunctionPredictions):
                 expected = (*samples[2][0].shape[1:3], self.data.num_outputs)
                 if values.shape != expected:
                     raise ValueError(
-                        f"Ynew must have shape {expected[1:] if single else expected} to go with "
-                        f"Xnew and the data, got {Ynew.shape}."
+                        f"Ynew must have shape {expected[not rows.has_tasks :]} to go with Xnew "
+                        f"and the data, got {Ynew.shape}."
                     )
                 shape = expected if of_cells else expected[:-1]
                 total = np.full(shape, -np.inf, gpflow.default_float())
@@ -204,7 +208,9 @@ class Posterior(FunctionPredictions):
                 of_cells=of_cells,
             )
         density = total - np.log(self.num_samples)
-        return (density[0], seen[0]) if single else (density, seen)
+        if of_cells:
+            return rows.of(np.where(seen, density, np.nan))
+        return rows.of(density, -1)
 
     def _decoder_inputs(self, Xnew: TensorType | None, given: Given) -> tf.Tensor | None:
         """Return the inputs of the rows to predict: ``Xnew``, or those of the data."""

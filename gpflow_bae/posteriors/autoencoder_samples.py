@@ -15,6 +15,7 @@ from gpflow.base import TensorType
 from ..core.arguments import check_integer
 from ..data import Observations, as_pair, in_memory, prepare_data
 from ..data.compressed_rows import from_arrays, rows_seen, to_arrays
+from ..data.unequal_tasks import TaskRows, rows_at, rows_of
 from ..models import Autoencoder
 from .base import BankPosterior
 from .conditionals import hidden_codes, latent_moments
@@ -36,6 +37,8 @@ class AutoencoderSamples(BankPosterior):
 
     model: Autoencoder
     data: Any
+    inputs_made_by: str | None = None
+    """The estimator that makes the columns of X from a user's data, if there is one."""
 
     def __init__(self, model: Autoencoder, bank: Bank, data: Any):
         """
@@ -190,8 +193,9 @@ class AutoencoderSamples(BankPosterior):
         cls: type[SamplesT], model: Autoencoder, bank: Bank, arrays: dict[str, np.ndarray]
     ) -> SamplesT:
         X, Y, mask = (from_arrays(k, arrays) for k in ("X", "Y", "mask"))
-        # Old files have no has_tasks.
-        data = Observations(X, Y, mask, bool(arrays.get("has_tasks", True)))
+        # Old files have neither has_tasks nor lengths.
+        lengths = arrays["lengths"].tolist() if "lengths" in arrays else None
+        data = Observations(X, Y, mask, bool(arrays.get("has_tasks", True)), lengths=lengths)
         return cls(model, bank, data)
 
     # Codes of each sample
@@ -283,12 +287,12 @@ class AutoencoderSamples(BankPosterior):
             return training
         return check_given(self.model, training, given, needs_inputs)
 
-    def _single(self, Xnew: TensorType | None, given: Given) -> bool:
-        """Whether neither data nor ``Xnew`` have a task axis."""
-        has_tasks = (
-            self.data.has_tasks if given is None else np.ndim(as_pair(given, "given")[1]) == 3
-        )
-        return not has_tasks and (Xnew is None or np.ndim(Xnew) == 2)
+    def _rows(self, Xnew: Any, given: Given) -> tuple[TensorType | None, TaskRows]:
+        """Return ``Xnew``, padded if it is a list, and the tasks and rows of predictions."""
+        if given is None:
+            return rows_at(Xnew, self.data.rows)
+        as_pair(given, "given")  # raises errors of another form
+        return rows_at(Xnew, rows_of(given[1]))
 
 
 def _flat(values: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from ..core.row_blocks import in_threads
 from ..core.tracing import compiled
 from ..data import MultiOutputTable, as_pair
 from ..data.blocks import Place, block_at, joined, places_of_blocks
-from ..data.observations import unequal_lengths
+from ..data.unequal_tasks import TaskRows, rows_at, unequal_lengths
 from ..models import LinearCoregionalisation
 from .stored.archive import part_of, read_archive, write_archive
 from .stored.parts import check_parts, parts_of
@@ -82,21 +82,21 @@ class CoregionalisationPosterior:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return means and variances of observations, noise included.
 
-        :param Xnew: inputs [N', D] or [T or 1, N', D] of new rows; None for all cells of the rows
-            of the data, which other cells of the same row also inform.
+        :param Xnew: inputs [N', D] or [T or 1, N', D] of new rows, or a list of [N'_t, D]; None for
+            all cells of the rows of the data, which other cells of the same row also inform.
         :param given: ``(X, Y)`` to condition on instead of the data of the fit.
-        :return: [N', P] each; [T, N', P] if the data have a task axis.
+        :return: [N', P] each; [T, N', P] if the data have a task axis, with NaN in rows that a task
+            does not have.
         :raises ValueError: for inputs of another width, or without data.
         """
-        table = self._given(given)
-        single = table.num_tasks == 1 and (given is None or np.ndim(given[0]) == 2)
+        table, of_given = self._given(given)
         X, Y, lengths = table.X, table.Y, table.lengths
         where = np.broadcast_to(table.rows[..., None], Y.shape)
         if Xnew is None:
             mean, variance = self.predict_cells(X, Y, lengths, where)
-            return (mean[0], variance[0]) if single else (mean, variance)
+            return of_given.of(mean), of_given.of(variance)
+        Xnew, rows = rows_at(Xnew, of_given)
         new = as_numbers(Xnew, "Xnew")
-        single = single and new.ndim == 2
         new = new[None] if new.ndim == 2 else new
         if new.ndim != 3 or new.shape[2] != X.shape[2] or new.shape[0] not in (1, len(X)):
             raise ValueError(
@@ -111,8 +111,8 @@ class CoregionalisationPosterior:
         Y = np.concatenate([np.full((len(Y), count, Y.shape[2]), np.nan), Y], axis=1)
         where = np.broadcast_to(np.arange(X.shape[1])[:, None] < count, Y.shape)
         moments = self.predict_cells(X, Y, lengths + count, where)
-        mean, variance = (moment[:, :count] for moment in moments)
-        return (mean[0], variance[0]) if single else (mean, variance)
+        mean, variance = (rows.of(moment[:, :count]) for moment in moments)
+        return mean, variance
 
     def impute(
         self, *, given: tuple[TensorType, TensorType] | None = None
@@ -120,14 +120,14 @@ class CoregionalisationPosterior:
         """Return outputs with missing cells filled by predictive means, and predictive variances.
 
         :param given: ``(X, Y)`` to fill instead of the data of the fit.
-        :return: [N, P] or [T, N, P] each; variances are zero where ``Y`` was observed.
+        :return: [N, P] or [T, N, P] each; variances are zero where ``Y`` was observed, and both are
+            NaN in rows that a task does not have.
         """
-        table = self._given(given)
+        table, rows = self._given(given)
         where = table.rows[..., None] & ~table.observed
         mean, variance = self.predict_cells(table.X, table.Y, table.lengths, where)
-        filled = np.where(where, mean, table.Y), np.where(where, variance, 0.0)
-        single = table.num_tasks == 1 and (given is None or np.ndim(given[0]) == 2)
-        return (filled[0][0], filled[1][0]) if single else filled
+        filled, variance = np.where(where, mean, table.Y), np.where(where, variance, 0.0)
+        return rows.of(filled), rows.of(variance)
 
     @check_shapes("X: [T, N, D]", "Y: [T, N, P]", "lengths: [T]", "where: [T, N, P]")
     def predict_cells(
@@ -215,14 +215,18 @@ class CoregionalisationPosterior:
             for name, parameter in gpflow.utilities.parameter_dict(model).items()
         }
 
-    def _given(self, given: tuple[TensorType, TensorType] | None) -> MultiOutputTable:
+    def _given(
+        self, given: tuple[TensorType, TensorType] | None
+    ) -> tuple[MultiOutputTable, TaskRows]:
+        """Return the data to condition on, and the tasks and rows of predictions of them."""
+        table = self.table
         if given is not None:
             table = as_table(given, self.models[0].num_outputs)
             self.models[0].check_inputs(table.X[table.rows])
-            return table
-        if self.table is None:
+        if table is None:
             raise ValueError("This posterior does not have its data: pass given=(X, Y).")
-        return self.table
+        single = table.num_tasks == 1 and (given is None or np.ndim(given[0]) == 2)
+        return table, TaskRows(not single, table.lengths.tolist())
 
 
 def _parts_of(model: LinearCoregionalisation) -> dict[str, str]:

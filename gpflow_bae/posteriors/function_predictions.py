@@ -11,7 +11,7 @@ from gpflow.base import TensorType
 
 from ..core.annotations import check_arguments
 from ..data.memory import check_full_cov
-from ..models.gpflow_interface import full_output_covariance
+from ..models.gpflow_interface import covariance_rows, full_output_covariance
 from .autoencoder_samples import AutoencoderSamples
 from .conditionals import code_draws, function_draw, function_second_moments, mean_draw
 from .given import Data, Given, check_new_inputs
@@ -24,7 +24,9 @@ __all__ = ["FunctionPredictions"]
 class FunctionPredictions(AutoencoderSamples):
     """Codes, and the latent function of each code channel, a function of X, as GPflow names them.
 
-    Results have no task axis if neither the data nor ``Xnew`` have one.
+    Results have no task axis if neither the data nor ``Xnew`` have one. Tasks of unequal lengths
+    are lists of arrays, as ``Xnew``, in ``given`` and as data of the fit; results then have the
+    rows of the longest task, and NaN in rows that another task does not have.
     """
 
     @check_arguments(num_draws=1)
@@ -46,16 +48,16 @@ class FunctionPredictions(AutoencoderSamples):
         other data the encoder's draws give Gaussian pseudo-observations of the codes;
         docs/inference.md describes the error of this approximation.
 
-        :param Xnew: inputs [T or 1, N, D] (or [N, D]); None for the codes of ``given``.
+        :param Xnew: inputs [T or 1, N, D] (or [N, D], or a list of [N_t, D]); None for the codes of
+            ``given``.
         :param given: ``(X, Y)`` to encode and condition on, Y with NaN where missing; None for the
             training data, without the encoder if their codes were sampled.
         :param num_draws: draws of a stochastic encoder for each point.
         :param seed: seed of those draws.
         """
+        Xnew, rows = self._rows(Xnew, given)
         found = self._latent_samples(Xnew, given, num_draws, seed, ALL)
-        if self._single(Xnew, given):
-            return type(found)(*(v[:, 0] for v in found))
-        return found
+        return LatentSamples(*map(rows.of, found))
 
     @check_arguments(num_draws=1)
     def predict_latent(
@@ -97,6 +99,7 @@ class FunctionPredictions(AutoencoderSamples):
             more points than fit memory.
         :raises NotImplementedError: for ``full_cov`` of a prior without covariances.
         """
+        Xnew, rows = self._rows(Xnew, given)
         if full_cov:
             channels = self.model.latent_dim if full_output_cov else 1
             mean, variance = self._full_cov(Xnew, given, num_draws, seed, channels)
@@ -105,7 +108,8 @@ class FunctionPredictions(AutoencoderSamples):
             mean, variance = samples.moments()
         if full_output_cov:
             variance = full_output_covariance(tf.constant(variance), full_cov).numpy()
-        return (mean[0], variance[0]) if self._single(Xnew, given) else (mean, variance)
+        axes = covariance_rows(full_cov, full_output_cov)
+        return rows.of(mean), rows.of(variance, *axes, tasks=0)
 
     def _inputs(self, Xnew: TensorType | None, data: Data) -> tf.Tensor:
         """Return the inputs to predict at: ``Xnew``, or those of the conditioning data."""
@@ -197,6 +201,7 @@ class FunctionPredictions(AutoencoderSamples):
         :param width: size of the last axis of a draw.
         """
         count = 1 if num_samples is None else int(num_samples)
+        Xnew, rows = self._rows(Xnew, given)
         data = self._given(given)
         at = self._inputs(Xnew, data)
         if full_cov:
@@ -215,7 +220,7 @@ class FunctionPredictions(AutoencoderSamples):
             num_draws=num_draws,
             full_cov=full_cov,
         )
-        draws = draws[:, 0] if self._single(Xnew, given) else draws
+        draws = rows.of(draws)
         return draws[0] if num_samples is None else draws
 
     @check_arguments(num_draws=1, num_codes=1)
@@ -256,4 +261,4 @@ class FunctionPredictions(AutoencoderSamples):
                 num_draws=num_draws,
                 num_codes=num_codes,
             )
-        return found[:, :, 0] if self._single(None, None) else found
+        return self.data.rows.of(found, points=rows)

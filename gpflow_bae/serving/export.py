@@ -92,8 +92,9 @@ def export(
         that no training data are published.
     :param notes: further JSON values for the card, such as the units of ``y``.
     :param verbose: print the path and size of the export.
-    :raises ValueError: for arguments out of range, a signature that the model cannot serve, or
-        example rows of other shapes.
+    :raises ValueError: for arguments out of range, a signature that the model cannot serve, example
+        rows of other shapes, or the posterior of an estimator of tissue
+        (:class:`~gpflow_bae.spatial.SpatialBAE`), which is saved and loaded instead.
     :raises TypeError: for another object than a posterior, or notes that are no JSON values.
     :raises FileExistsError: if that version exists, or a file of that name that is no such card.
     :raises OSError: if the folder cannot be written.

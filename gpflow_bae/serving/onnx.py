@@ -48,7 +48,7 @@ def export_onnx(
         (``latents`` to ``mean``, ``noise_std`` and ``epistemic_std``).
     :param num_samples: number of posterior samples that every output averages over; the file has a
         copy of the network for each.
-    :raises ImportError: without tf2onnx (``pip install 'gpflow-bae[onnx]'``).
+    :raises ImportError: without tf2onnx (``pip install '.[onnx]'``).
     :raises ValueError: for another ``what``, a model whose networks take x, or operations that
         cannot be converted, which the message names.
     """

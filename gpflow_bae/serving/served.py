@@ -65,6 +65,13 @@ class ServedModel(tf.Module):
     ):
         """Arguments as in :func:`gpflow_bae.serving.export`."""
         super().__init__()
+        maker = getattr(posterior, "inputs_made_by", None)
+        if maker is not None:
+            raise ValueError(
+                f"posterior is of a fitted {maker}, which makes the columns of its inputs from the "
+                "data of a user, so requests to an export could not be read. Keep the estimator "
+                f"instead: model.save(folder), and {maker}.load(folder) where it answers."
+            )
         self.num_draws, self.max_rows = num_draws, max_rows
         model = posterior.model
         self.generation, self.why_no_generation = None, "a tempered BAE has no prior over inputs"

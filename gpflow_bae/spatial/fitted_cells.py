@@ -40,6 +40,7 @@ class FittedCells:
 
     def _keep(self, posterior: Posterior, fitted: Fitted) -> None:
         self.posterior_, self._fitted = posterior, fitted
+        posterior.inputs_made_by = type(self).__name__
         self.genes_, self.slices_ = fitted.genes, fitted.slices
         self.batches_ = fitted.covariates.batches
 

@@ -33,7 +33,7 @@ def read_visium(folder: str | os.PathLike[str]) -> Any:
     """Read spots or bins of a Space Ranger folder as an AnnData object of raw counts.
 
     For Visium HD give the folder of one bin size, such as ``binned_outputs/square_008um``, whose
-    positions need pyarrow (``pip install 'gpflow-bae[tables]'``). The folder holds
+    positions need pyarrow (``pip install '.[tables]'``). The folder holds
     ``filtered_feature_bc_matrix.h5``, and the positions, also in ``spatial``. File names may have
     the sample's name as a prefix, as in the published dorsolateral prefrontal cortex data. Features
     other than genes, such as antibodies, are dropped, with a warning that counts them.

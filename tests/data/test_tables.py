@@ -126,6 +126,16 @@ def test_standardised_outputs_have_mean_0_and_variance_1() -> None:
     )
 
 
+def test_tasks_of_unequal_lengths_share_one_scale() -> None:
+    rng = np.random.default_rng(5)
+    tasks = [rng.standard_normal((n, 2)) * [2.0, 9.0] + 5.0 for n in (7, 4)]
+    tasks[0][2, 1] = NAN
+    scale, of_all = Standardiser.fit(tasks), Standardiser.fit(np.concatenate(tasks))
+    np.testing.assert_allclose([scale.mean, scale.std], [of_all.mean, of_all.std], rtol=1e-12)
+    for found, task in zip(scale.transform(tasks), tasks, strict=True):
+        np.testing.assert_array_equal(found, scale.transform(task))
+
+
 def test_log_outputs_come_back_as_lognormal_moments() -> None:
     rng = np.random.default_rng(1)
     Y = np.exp(0.7 * rng.standard_normal((200, 1)) + 1.5)

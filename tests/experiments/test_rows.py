@@ -45,25 +45,25 @@ NO_CHOICE = {
     "titsias": (False,),
     "weight_prior_scale": (1.0,),
 }
-#: Settings of rows that no command gives today, with words of the page that say so.
+#: Settings of rows that no command gives, with words of the page that say so.
 LOST = {
     ("certificates", "dsgp_bae", ""): (
         {"sampler.num_sampler_steps", "sampler.burnin", "sampler.thinning"}
         | {"sampler.momentum_decay", "sampler.step_size_search"},
-        "no command gives today",
+        "no command gives",
     ),
     ("imputation", "eeg/sgp_bae", "indexnet validation, blocks of 100"): (
         {"sampler.step_size", "sampler.batch_size"},
         "one validation run from before",
     ),
-    ("rotated_mnist", "sgp_bae", "mode start"): ({"regime"}, "no command gives today"),
+    ("rotated_mnist", "sgp_bae", "mode start"): ({"regime"}, "no command gives"),
     ("rotated_mnist", "sgp_bae", "inducing inputs sampled"): (
         {"sampler.step_size_search"},
-        "which no command gives today",
+        "which no command gives",
     ),
     ("tabular_bae", "swiss_roll/sghmc", "tuned"): (
         {"sampler.burnin", "sampler.step_size_search"},
-        "no command gives today",
+        "no command gives",
     ),
 }
 

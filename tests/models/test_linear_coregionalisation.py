@@ -281,12 +281,22 @@ def test_tasks_of_unequal_lengths_are_filled_as_each_alone() -> None:
     X, Y = data(12)
     Y[3:5, 0] = Y[9, 1] = np.nan
     posterior = CoregionalisationPosterior((small_model(),))
-    filled, variance = posterior.impute(given=([X[:7], X[7:]], [Y[:7], Y[7:]]))
-    for task, rows in enumerate((slice(7), slice(7, 12))):
-        expected = posterior.impute(given=(X[rows], Y[rows]))
-        size = len(X[rows])
-        np.testing.assert_allclose(filled[task, :size], expected[0], atol=1e-10)
-        np.testing.assert_allclose(variance[task, :size], expected[1], atol=1e-10)
+    tasks, new = ([X[:7], X[7:]], [Y[:7], Y[7:]]), [X[:2] + 0.1, X[2:5] + 0.1]
+    of_tasks = (
+        posterior.impute(given=tasks),
+        posterior.predict_y(given=tasks),
+        posterior.predict_y(new, given=tasks),
+    )
+    for task, given in enumerate(zip(*tasks, strict=True)):
+        alone = (
+            posterior.impute(given=given),
+            posterior.predict_y(given=given),
+            posterior.predict_y(new[task], given=given),
+        )
+        for found, expected in zip(of_tasks, alone, strict=True):
+            for of_all, of_one in zip(found, expected, strict=True):
+                np.testing.assert_allclose(of_all[task, : len(of_one)], of_one, atol=1e-10)
+                assert np.isnan(of_all[task, len(of_one) :]).all()
 
 
 def test_joined_blocks_of_tasks_are_independent() -> None:

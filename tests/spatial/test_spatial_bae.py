@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse
 from scipy import stats
 
+from gpflow_bae import serving
 from gpflow_bae.posteriors import Posterior
 from gpflow_bae.spatial import SpatialBAE, SpatialPlan
 from gpflow_bae.spatial.written import warn_of_empty_channels
@@ -198,6 +199,9 @@ def test_what_is_refused(fitted: SpatialBAE, tissue: Made) -> None:
         SpatialBAE(num_steps=0)
     with pytest.raises(ValueError, match="at least two"):
         SpatialBAE().fit(tissue.adata[:1])
+    assert fitted.posterior_ is not None
+    with pytest.raises(ValueError, match=r"of a fitted SpatialBAE.*SpatialBAE.load\(folder\)"):
+        serving.export(fitted.posterior_, "export")
     adata = tissue.adata.copy()
     adata.layers["hidden"] = np.arange(adata.n_vars) == np.full((adata.n_obs, 1), 3)
     with pytest.raises(

@@ -14,6 +14,7 @@ __all__ = ["block_temperatures", "blocks_off_temperature", "warn_of_temperature"
 _TOLERANCE = 0.1  # relative, of a block's kinetic temperature
 _SURE = 3.0  # standard errors by which it must deviate
 _BATCHES = 8  # parts of a chain whose means give the standard error (batch means)
+_DOUBTED = 0.5  # relative deviation that is worth a word even if it may be chance
 _SHOWN = 4
 
 
@@ -27,8 +28,14 @@ def block_temperatures(posterior: Posterior | TemperedPosterior) -> dict[str, np
     :return: empty without a trace, and for fewer than sixteen rounds after burn-in, which are too
         few for an estimate.
     """
+    found = _sampled_blocks(posterior)
+    return {} if any(v.shape[1] < 2 * _BATCHES for v in found.values()) else found
+
+
+def _sampled_blocks(posterior: Posterior | TemperedPosterior) -> dict[str, np.ndarray]:
+    """Return :func:`block_temperatures` of any number of rounds."""
     found, settings = posterior.kinetic_temperature_rounds, posterior.bank.settings
-    if posterior.temperature <= 0.0 or any(v.shape[1] < 2 * _BATCHES for v in found.values()):
+    if posterior.temperature <= 0.0:
         return {}
     left_out = tuple(settings.get("point_estimates") or ())
     left_out += ("codes",) if settings.get("codes") == "encoder" else ()
@@ -44,21 +51,36 @@ def blocks_off_temperature(posterior: Posterior | TemperedPosterior) -> dict[str
 
     They are those of :func:`block_temperatures`; for ``integrator="baoab"`` with minibatches, whose
     noise heats positions more than the measured momenta, they are those of positions
-    (:mod:`gpflow_bae.mcmc.integrators`). A block must also deviate by more than three standard
-    errors, estimated from the means of eighths of the chains after burn-in.
+    (:mod:`gpflow_bae.mcmc.integrators`). Its logarithm must also deviate by more than three
+    standard errors, estimated from the means of eighths of the chains after burn-in. Logarithms,
+    because a temperature is a scale: an estimate has an error in proportion to itself.
 
     :return: by path, the largest deviation first.
     """
-    off = {}
-    heat = _position_heat_factor(posterior)
-    for name, rounds in block_temperatures(posterior).items():
+    return _deviating(posterior, block_temperatures(posterior), _TOLERANCE)
+
+
+def _deviating(
+    posterior: Posterior | TemperedPosterior,
+    blocks: dict[str, np.ndarray],
+    tolerance: float,
+    sure: float = _SURE,
+) -> dict[str, float]:
+    """Return relative temperatures of blocks that are more than ``tolerance`` from 1.
+
+    :param sure: number of standard errors by which they must deviate.
+    """
+    off, heat = {}, _position_heat_factor(posterior)
+    for name, rounds in blocks.items():
         relative = rounds / posterior.temperature
-        parts = np.array([p.mean(1) for p in np.array_split(relative, _BATCHES, axis=1)])
-        if parts.mean() > 1.0:
-            parts = 1.0 + heat * (parts - 1.0)
-        error = parts.std(ddof=1) / np.sqrt(parts.size)
-        if abs(parts.mean() - 1.0) > max(_TOLERANCE, _SURE * error):
-            off[name] = float(parts.mean())
+        if relative.mean() > 1.0:
+            relative = 1.0 + heat * (relative - 1.0)
+        splits = np.array_split(relative, min(_BATCHES, rounds.shape[1]), axis=1)
+        parts = np.array([p.mean(1) for p in splits])
+        mean, error = relative.mean(), parts.std() / np.sqrt(max(parts.size - 1, 1))
+        away = abs(np.log(max(mean, 1e-12)))
+        if abs(mean - 1.0) > tolerance and away > sure * error / mean:
+            off[name] = float(mean)
     return dict(sorted(off.items(), key=lambda item: -abs(np.log(max(item[1], 1e-12)))))
 
 
@@ -87,13 +109,14 @@ def _drawn_by_moves(posterior: Posterior | TemperedPosterior) -> tuple[str, ...]
 def warn_of_temperature(posterior: Posterior | TemperedPosterior) -> None:
     """Warn if blocks of the chains do not have their target temperature, with advice.
 
-    :warns UserWarning: if :func:`blocks_off_temperature` returns any.
+    :warns UserWarning: if :func:`blocks_off_temperature` returns any, or if estimates are more than
+        half off in a run that is too short to know.
     """
     off = blocks_off_temperature(posterior)
     if not off:
+        _warn_of_short_run(posterior)
         return
-    shown = ", ".join(f"{name} {value:.3g}" for name, value in list(off.items())[:_SHOWN])
-    more = f", and {len(off) - _SHOWN} others" if len(off) > _SHOWN else ""
+    shown = _shown(off)
     asked = posterior.temperature
     batch = posterior.bank.settings.get("batch_size")
     minibatches = batch is not None
@@ -129,7 +152,28 @@ def warn_of_temperature(posterior: Posterior | TemperedPosterior) -> None:
     times = "" if asked == 1.0 else f" times the temperature {asked:g} that was asked for"
     warn_caller(
         f"The chains were not at their temperature: of {len(posterior.kinetic_temperatures)} "
-        f"blocks {len(off)} had a temperature more than 10 % off: {shown}{more}{times}. So "
+        f"blocks {len(off)} had a temperature more than 10 % off: {shown}{times}. So "
         f"their samples are not those of the posterior at temperature {asked:g}. {remedy} "
         "posterior.kinetic_temperatures has all of them.",
     )
+
+
+def _warn_of_short_run(posterior: Posterior | TemperedPosterior) -> None:
+    """Warn if estimates are far from the target, and the run too short to tell them from it."""
+    blocks = _sampled_blocks(posterior)
+    off = _deviating(posterior, blocks, _DOUBTED, sure=0.0)
+    if not off:
+        return
+    (_, number), *_ = (rounds.shape for rounds in blocks.values())
+    warn_caller(
+        f"The chains were too short to know whether they had their temperature: in the {number} "
+        f"rounds after burn-in {len(off)} of {len(posterior.kinetic_temperatures)} blocks had one "
+        f"more than 50 % off, which may be chance: {_shown(off)}. Take more samples, or a larger "
+        "thinning."
+    )
+
+
+def _shown(off: dict[str, float]) -> str:
+    """Return the first blocks and their temperatures as text."""
+    more = f", and {len(off) - _SHOWN} others" if len(off) > _SHOWN else ""
+    return ", ".join(f"{name} {value:.3g}" for name, value in list(off.items())[:_SHOWN]) + more

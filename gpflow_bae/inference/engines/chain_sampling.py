@@ -46,6 +46,7 @@ class ChainSampling(ChainTarget, Algorithm):
     """
 
     label = "sampling"
+    unit = "rounds"
     coordinates: tuple[str, ...] = ()  # allowed in settings, besides "none"
     has_control_variates = False
     samples_codes = False  # whether codes are sampled, besides parameters

@@ -23,19 +23,30 @@ class Progress:
     copies of itself, so there a line is printed every 30 seconds, and one at the end.
     """
 
-    def __init__(self, label: str, total: int, initial: int = 0, *, shown: bool = True):
+    def __init__(
+        self,
+        label: str,
+        total: int,
+        initial: int = 0,
+        *,
+        unit: str = "steps",
+        shown: bool = True,
+    ):
         """
         :param label: name of the run.
         :param total: number of steps at the end.
         :param initial: number of steps already taken.
+        :param unit: what is counted, in the plural.
         """
-        self._label, self._total, self._number = label, total, initial
+        self._label, self._total, self._number, self._unit = label, total, initial, unit
         self._first, self._started = initial, time.monotonic()
         self._printed_at, self._numbers = self._started, ""
         self._bar: Any = None
         self._prints = shown and not _shows_bars()
         if shown and not self._prints:
-            self._bar = tqdm(total=total, initial=initial, desc=label, dynamic_ncols=True)
+            self._bar = tqdm(
+                total=total, initial=initial, desc=label, unit=f" {unit}", dynamic_ncols=True
+            )
 
     def update(self, taken: int, label: str, numbers: Mapping[str, str]) -> None:
         """Advance the progress by ``taken`` steps.
@@ -59,7 +70,7 @@ class Progress:
 
     def _print(self, now: float) -> None:
         elapsed, done = now - self._started, self._number - self._first
-        text = f"{self._label}: {self._number} of {self._total} steps, {_clock(elapsed)}"
+        text = f"{self._label}: {self._number} of {self._total} {self._unit}, {_clock(elapsed)}"
         if 0 < done and self._number < self._total:
             text += f", {_clock(elapsed * (self._total - self._number) / done)} left"
         print(text + self._numbers, file=sys.stderr, flush=True)

@@ -63,6 +63,8 @@ class Algorithm(ABC):
 
     label: str
     """Name shown beside the progress bar."""
+    unit: str = "steps"
+    """What a user calls its steps, in the plural: :func:`run` counts them."""
     num_steps: int
     """Number of steps of a whole run."""
 
@@ -204,7 +206,13 @@ def run(
         contextlib.closing(samples),
         contextlib.closing(rows),
         interruptions_wait(directory is not None) as interruption,
-        Progress(algorithm.label, stop, number, shown=progress and replicas.is_chief) as shown,
+        Progress(
+            algorithm.label,
+            stop,
+            number,
+            unit=algorithm.unit,
+            shown=progress and replicas.is_chief,
+        ) as shown,
     ):
         while not (enough and enough(number, stored)) and number < stop:
             started = time.perf_counter()
@@ -230,7 +238,7 @@ def run(
             if replicas.workers.any(interruption.came):
                 if saved_number != number:
                     save()
-                words = f"after {number} of {stop} steps{where}"
+                words = f"after {number} of {stop} {algorithm.unit}{where}"
                 if not interruption.came:
                     raise RuntimeError(f"Another worker was interrupted {words}; start all again.")
                 interruption.deliver(words)

@@ -136,7 +136,8 @@ def best_restart(
         )
 
     found = []
-    with Progress("restarts", num_restarts + num_finalists, shown=progress) as shown:
+    number_of_fits = num_restarts + num_finalists
+    with Progress("restarts", number_of_fits, unit="fits", shown=progress) as shown:
         starts = fresh_starts(
             draw or (lambda number: fresh_values(model)), range(seed, seed + num_restarts)
         )

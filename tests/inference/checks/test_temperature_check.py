@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,10 @@ import scipy.linalg
 import tensorflow as tf
 
 from gpflow_bae import inference, mcmc
+from gpflow_bae.inference.checks.temperature_check import (
+    blocks_off_temperature,
+    warn_of_temperature,
+)
 from gpflow_bae.inference.loops import repeat
 from gpflow_bae.mcmc.algorithm import Step, Target
 from gpflow_bae.mcmc.noise import noise_like
@@ -127,3 +133,47 @@ def test_minibatches_that_heat_a_chain_are_named_with_a_remedy() -> None:
     settings = posterior.bank.settings | {"point_estimates": [first]}
     posterior.bank = dataclasses.replace(posterior.bank, settings=settings)
     assert first not in inference.blocks_off_temperature(posterior)
+
+
+def recorded(rounds: np.ndarray) -> Any:
+    """What the check reads of a chain with these temperatures [rounds] of one block."""
+    blocks = {"block": rounds[None]}
+    means = {name: v.mean(1) for name, v in blocks.items()}
+    return types.SimpleNamespace(
+        temperature=1.0,
+        bank=types.SimpleNamespace(settings={}),
+        model=None,
+        kinetic_temperature_rounds=blocks,
+        kinetic_temperatures=means,
+    )
+
+
+def test_estimates_of_short_chains_are_judged_in_proportion_to_their_size() -> None:
+    """Of 40 rounds, as the default run has. Temperatures of one number are chi-squared; one of two
+    effective draws in a round is often half off by chance, and a hot one fluctuates as it is hot.
+    """
+    rng = np.random.default_rng(0)
+    chance = rng.chisquare(2.0, (1000, 40)) / 2.0
+    bursts = np.exp(0.8 * rng.standard_normal((1000, 8))).repeat(5, axis=1)
+    hot = 4.0 * bursts / np.exp(0.32) * chance
+    share = [
+        np.mean([bool(blocks_off_temperature(recorded(r))) for r in rounds])
+        for rounds in (chance, hot)
+    ]
+    # A t statistic of seven degrees of freedom passes 3 in 2 % of cases; skewness adds some.
+    assert share[0] < 0.04
+    assert share[1] > 0.7  # 0.2 if deviations are compared with the error itself
+
+
+def test_a_chain_too_short_to_know_says_so() -> None:
+    rng = np.random.default_rng(1)
+    few = rng.chisquare(8.0, 10)
+    with pytest.warns(UserWarning, match="too short .* in the 10 rounds .* 1 of 1 .*: block 2.08"):
+        warn_of_temperature(recorded(few * 2.08 / few.mean()))
+    rare = np.ones(40)
+    rare[5] = 44.2  # 2.08 on average, and all of the excess in one round
+    with pytest.warns(UserWarning, match="too short .* in the 40 rounds .* block 2.08"):
+        warn_of_temperature(recorded(rare))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_temperature(recorded(np.full(10, 1.2)))

@@ -20,6 +20,7 @@ class Counting(inference.Algorithm):
     """Ten steps, one to a call, or a start of three before them."""
 
     label = "counting"
+    unit = "rounds"
     num_steps = 10
 
     def step(self, state: Any, number: int, stop: int) -> tuple[Any, int, dict[str, np.ndarray]]:
@@ -59,13 +60,13 @@ def test_a_file_gets_lines_and_no_copies_of_a_bar(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sys.stderr", file)
     run()
     assert file.getvalue().splitlines() == [
-        "burn-in: 3 of 3 steps, 0:00, loss 3",
-        "sampling: 10 of 10 steps, 0:00, loss 10",
+        "burn-in: 3 of 3 rounds, 0:00, loss 3",
+        "sampling: 10 of 10 rounds, 0:00, loss 10",
     ]
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
     run()
     lines = file.getvalue().splitlines()[2:]
-    assert len(lines) == 13 and lines[3] == "burn-in: 1 of 10 steps, 0:00, 0:00 left, loss 1"
+    assert len(lines) == 13 and lines[3] == "burn-in: 1 of 10 rounds, 0:00, 0:00 left, loss 1"
     file.truncate(0)
     run(progress=False)
     assert not file.getvalue().strip("\0")
@@ -85,6 +86,7 @@ def test_a_terminal_gets_each_state_of_a_bar_once(monkeypatch: pytest.MonkeyPatc
     counts = [next(n for n in range(10, -1, -1) if f" {n}/10 " in f) for f in frames]
     # The empty bar, ten calls, and the last state once more as the line that stays.
     assert counts == [0, *range(1, 11), 10]
+    assert all(" rounds/s" in f for f in frames[2:-1])
     assert "loss=4" in frames[4] and frames[4].startswith("burn-in")
     assert frames[5].startswith("sampling")
 
@@ -97,7 +99,7 @@ def test_a_run_that_goes_on_counts_what_is_left_from_there(
     file = io.StringIO()
     monkeypatch.setattr("sys.stderr", file)
     inference.run(Counting(), lambda: 0, directory=directory)
-    assert file.getvalue().startswith("sampling: 10 of 10 steps")
+    assert file.getvalue().startswith("sampling: 10 of 10 rounds")
     inference.run(Counting(), lambda: 0, directory=directory)  # nothing is left, or shown
     assert len(file.getvalue().splitlines()) == 1
 
