@@ -28,7 +28,7 @@ from ..core.terminal import load_tensorflow_quietly
 from . import saved_fits
 from .command_flags import define_flags, notes_on_flags, path_beside, settings_of_flags
 from .method_names import who_fills
-from .reading.problems import TableError
+from .reading.problems import TableError, messages_of_command
 from .reading.user_table import UserTable
 from .report import outline
 
@@ -46,6 +46,11 @@ def main(argv: list[str]) -> None:
             f"Unexpected arguments: {argv[1:]}. Columns of one flag are separated by commas "
             "without spaces, and names with spaces are quoted."
         )
+    with messages_of_command():
+        _run()
+
+
+def _run() -> None:
     started = time.perf_counter()
     try:
         settings, record = settings_of_flags()

@@ -36,7 +36,7 @@ def test_values_at_a_limit_are_not_exceeded_and_are_named() -> None:
     of = {name: [note for note in found.notes if repr(name) in note] for name in names}
     assert "is 10, its greatest value, in" in of["visibility"][0]
     assert "is 0, its least value, in" in of["rain"][0]
-    assert "--bounded=humidity:0:100" in of["humidity"][-1]
+    assert "kinds={'humidity': (0, 100)}" in of["humidity"][-1]
     assert "holds 1048 in row 8, and all its other values are between" in of["wind"][0]
     said = output_kinds(names[:1], visibility[:, None], {"visibility": (0, 10)})
     assert not said.notes

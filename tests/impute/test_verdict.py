@@ -42,7 +42,7 @@ def test_a_model_that_is_twice_as_good_is_so_beyond_doubt() -> None:
 def test_a_rival_that_is_better_than_what_was_asked_for_is_named() -> None:
     verdict = told(model=(0.6, 0.6), iterative=(0.3, 0.3), means=(1.0, 1.0))
     assert verdict.best == "IterativeImputer" and verdict.sure
-    assert "IterativeImputer is better (0.3, not 0.6): method 'auto' takes" in verdict.words
+    assert "IterativeImputer is better (0.3, not 0.6): method='auto' takes" in verdict.words
 
 
 def test_where_methods_were_chosen_the_words_say_which_fill_and_advise_no_other() -> None:

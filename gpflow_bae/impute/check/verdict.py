@@ -9,6 +9,7 @@ import numpy as np
 
 from ..method_names import who_fills
 from ..model.choice import GapErrors
+from ..reading.problems import setting
 
 __all__ = ["Verdict", "decide"]
 
@@ -96,10 +97,11 @@ def decide(
                 f"{found[model]:.2g}; the methods are chosen by other gaps as well."
             )
     elif best != model:
+        auto = setting("--method=auto", "method='auto'")
         sentences.append(
             f"{best} is better ({found[best]:.2g}, not {found[model]:.2g}"
-            f"{'' if sure else ', though the difference is not clear'}): method 'auto' takes the "
-            "best method for each column."
+            f"{'' if sure else ', though the difference is not clear'}): "
+            f"{auto} takes the best method for each column."
         )
     if best == model and sure:
         sentences.append(f"{second} for all columns has {found[second]:.2g}: clearly more.")

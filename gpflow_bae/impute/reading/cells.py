@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ import pandas as pd
 
 from ...core.scales import varies
 from .kinds.limits import fill_values
-from .problems import Problems
+from .problems import Problems, setting
 from .table_format import TableFormat, option
 
 __all__ = [
@@ -197,10 +196,11 @@ def _add_words(name: str, words: np.ndarray, problems: Problems) -> None:
     most = np.argsort(-counts, kind="stable")[:6]
     shown = ", ".join(f"{str(values[i])!r} ({counts[i]})" for i in most)
     more = f" and {len(values) - len(most)} others" if len(values) > len(most) else ""
+    python = f"kinds={{{name!r}: 'category'}}"
     problems.add(
         f"Column {name!r} is text, with the values (and how often each occurs) {shown}{more}",
-        f"If these are categories, pass {shlex.quote(f'--category={name}')} (in Python "
-        f"kinds={{{name!r}: 'category'}}); else leave the column out.",
+        f"If these are categories, pass {setting(f'--category={name}', python)}; else leave the "
+        "column out.",
     )
 
 

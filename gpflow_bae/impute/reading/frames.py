@@ -20,7 +20,7 @@ from .cells import Cells
 from .columns import FittedColumns, in_order, output_kinds, scale_inputs
 from .filling import beside_names
 from .indicators import Indicator
-from .problems import Problems
+from .problems import Problems, setting
 from .table_format import TableFormat
 from .times.read import are_dates, read_times
 from .user_table import UserTable
@@ -164,8 +164,8 @@ def _beside_each_other(
         return ()
     return (
         f"{number} series of {task!r} have the same times, and are filled independently of each "
-        "other. If they go together, put them side by side: --side_by_side, or "
-        "pandas.DataFrame.pivot.",
+        "other. If they go together, put them side by side: "
+        f"{setting('--side_by_side', 'pandas.DataFrame.pivot')}.",
     )
 
 

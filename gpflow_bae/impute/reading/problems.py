@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
-from collections.abc import Callable, Iterable, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ...core.arguments import warn_caller
 
-__all__ = ["LINE", "Problems", "TableError", "TableWarning", "place_of", "warn"]
+__all__ = [
+    "LINE",
+    "Problems",
+    "TableError",
+    "TableWarning",
+    "messages_of_command",
+    "place_of",
+    "setting",
+    "warn",
+]
 
 LINE = "line"  # name of the index of a table from a CSV file, which holds the line of each row
 
 _SHOWN = 12  # of each problem's cells
+_of_command = contextvars.ContextVar("of_command", default=False)
 
 
 class TableError(ValueError):
@@ -38,6 +51,21 @@ def warn(notes: Iterable[str]) -> None:
     """Warn of each note, at the line outside of this package that led here."""
     for note in notes:
         warn_caller(note, TableWarning)
+
+
+@contextlib.contextmanager
+def messages_of_command() -> Iterator[None]:
+    """Messages name the flags of the command, which are arguments in Python elsewhere."""
+    token = _of_command.set(True)
+    try:
+        yield
+    finally:
+        _of_command.reset(token)
+
+
+def setting(flag: str, argument: str) -> str:
+    """The name of a setting in a message: the flag, or the argument in Python."""
+    return shlex.quote(flag) if _of_command.get() else argument
 
 
 def place_of(table: Any, row: int) -> str:

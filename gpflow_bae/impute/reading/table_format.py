@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import zoneinfo
 from typing import Any
+
+from .problems import setting
 
 __all__ = ["TableFormat", "option"]
 
@@ -69,10 +70,10 @@ class TableFormat:
 
 
 def option(name: str, value: Any) -> str:
-    """How to set a field of the format: by the command's flag, and in Python."""
+    """The name of a field of the format in a message, with its value."""
     if isinstance(value, bool):
         flag = f"--{name}" if value else f"--no{name}"
     else:
         words = value if isinstance(value, str) else ",".join(value)
-        flag = shlex.quote(f"--{name}={words}")
-    return f"{flag} (in Python table_format=TableFormat({name}={value!r}))"
+        flag = f"--{name}={words}"
+    return setting(flag, f"table_format=TableFormat({name}={value!r})")

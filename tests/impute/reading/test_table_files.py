@@ -153,11 +153,11 @@ def test_days_and_months_are_read_as_said(name: str) -> None:
 @pytest.mark.parametrize(
     ("written", "hint"),
     [
-        (["31.01.2024", "01.02.2024"], "pass --dayfirst"),
-        (["01/31/2024", "01/02/2024"], "pass --nodayfirst"),
+        (["31.01.2024", "01.02.2024"], r"pass table_format=TableFormat\(dayfirst=True\)"),
+        (["01/31/2024", "01/02/2024"], r"pass table_format=TableFormat\(dayfirst=False\)"),
         (
             ["01/02/2024", "02/02/2024"],
-            r"pass --dayfirst \(in Python .*; if the month does, --nodayfirst \(in",
+            r"pass table_format=TableFormat\(dayfirst=True\); if the month does, table_format=Ta",
         ),
         (["yesterday", "01/02/2024"], "dates such as 2024-01-31"),
     ],
@@ -196,7 +196,7 @@ def test_offsets_become_utc_with_a_note() -> None:
         (
             ["1,5", "2"],
             TableFormat(),
-            r"pass --decimal=, \(in Python table_format=TableFormat\(decimal=','\)\)",
+            r"pass table_format=TableFormat\(decimal=','\)",
         ),
         (["1,234.0", "2"], TableFormat(), "Leave out the commas"),
         (["1,234", "2"], TableFormat(), "separate thousands, remove them; if they are decimal"),
@@ -206,12 +206,12 @@ def test_offsets_become_utc_with_a_note() -> None:
         (
             ["k.A.", "2", "3"],
             TableFormat(),
-            r"--missing_values=k.A. \(in .*missing_values=\['k.A.'\]",
+            r"TableFormat\(missing_values=\['k.A.'\]\)",
         ),
         (
             ["low", "high", "3"],
             TableFormat(),
-            "'a' is text, .*pass --category=a .in Python kinds=.'a': 'category'",
+            "'a' is text, .*pass kinds=.'a': 'category'",
         ),
         (["inf", "2", "3"], TableFormat(), "infinite in row 1"),
     ],
@@ -240,7 +240,7 @@ def test_values_that_may_mean_missing_are_noted(value: float) -> None:
     raw.loc[5, "b"] = -9999.0  # in the middle of its column: a value like others
     (note,) = frames.read_frame(raw, ["a", "b"], "t").notes
     assert f"Column 'a' holds {value:g} 2 times, first in row 4" in note
-    assert f"--missing_values={value:g}" in note
+    assert f"missing_values=['{value:g}']" in note
     missing = TableFormat(missing_values=(f"{value:g}",))
     checked = frames.read_frame(raw, ["a"], "t", table_format=missing)
     assert checked.notes == () and np.isnan(checked.Y).sum() == 2
@@ -394,7 +394,7 @@ def test_fill_values_in_single_precision_are_noted_and_can_be_named(value: float
     a[3] = value
     raw = pd.DataFrame({"t": range(20), "a": a})
     (note,) = frames.read_frame(raw, ["a"], "t").notes
-    named = re.search(r"--missing_values=(\S+) \(in Python", note)
+    named = re.search(r"missing_values=\['(\S+)'\]", note)
     assert named is not None and float(named[1]) == pytest.approx(value, rel=1e-5)
     found = frames.read_frame(raw, ["a"], "t", table_format=TableFormat(missing_values=named[1]))
     np.testing.assert_array_equal(np.flatnonzero(np.isnan(found.Y)), [3])

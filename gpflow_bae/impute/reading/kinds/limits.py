@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from ..problems import setting
 
 __all__ = ["doubtful_values", "fill_values", "limits_of", "notes_on"]
 
@@ -96,8 +97,7 @@ def notes_on(
                 "its observed cells: filled values and intervals go no further, and are means "
                 "of what is at that end and what is not."
             )
-    flag = shlex.quote(f"--bounded={name}:0:100")
-    bounded = f"{flag} (in Python kinds={{{name!r}: (0, 100)}})"
+    bounded = setting(f"--bounded={name}:0:100", f"kinds={{{name!r}: (0, 100)}}")
     if not said and values.min() >= 0.0 and values.max() == 100.0 and values.min() < 90.0:
         notes.append(
             f"Column {name!r} ends at 100. If it is a percentage, {bounded} keeps filled values "
