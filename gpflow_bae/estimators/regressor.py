@@ -16,13 +16,16 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from ..core.arguments import check_integer
 from ..core.tracing import compiled
+from ..data.minibatches import random_integers
 from ..inference.loops import repeat
 from ..inference.optimise.optimisation import Optimisation, cosine_decay
+from ..inference.preconditioning import KroneckerMap
+from ..inference.preconditioning.kronecker import fisher_maps
 from ..inference.runs.progress import Progress
 from ..inference.runs.run import run
 from ..mcmc import State, Step, Target, mclmc, targets
 from ..mcmc.energy_variance import from_energy_variance
-from ..mcmc.noise import fold_in
+from ..mcmc.noise import fold_in, split, standard_noise
 from ..mcmc.step_size import with_step_size
 from .networks import check_activation
 
@@ -30,6 +33,8 @@ __all__ = ["BayesianMLPRegressor"]
 
 Weights: TypeAlias = Sequence[tf.Tensor]
 """A kernel [inputs, outputs] and a bias [outputs] of each layer."""
+Maps: TypeAlias = Sequence[KroneckerMap]
+"""Linear maps of coordinates, in which steps are taken, to each kernel and bias."""
 
 # The start of a chain: steps of Adam on the log posterior, and their first rate.
 _ADAM_STEPS, _ADAM_RATE = 3000, 5e-3
@@ -37,11 +42,18 @@ _ADAM_STEPS, _ADAM_RATE = 3000, 5e-3
 # (Sommer et al. 2025), and make the variance of a linear network's posterior nearly twice as large.
 _EXPLORING, _SAMPLING = 0.5, 0.02
 _BURNIN = 1.0 / 3.0  # share of the steps
+# Step size and loss of direction where the search begins, of weights and of coordinates in which
+# posterior variances are about 1.
+_OF_WEIGHTS, _OF_COORDINATES = (1e-3, 0.05), (0.05, 0.01)
+_FITS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # shares of burn-in after which maps are fitted again
+_FIT_DRAWS, _FIT_POSITIONS = 200, 64  # differences of gradients, at the last of these
+_ALL_ROWS, _BATCH = 4096, 1024  # the most rows that are a step's by default, and those of more
 _NUM_SAMPLES = 100  # of each chain
 _STEPS_PER_CALL = 100
 _COMPILED_FROM = 5000  # steps of a chain, for which XLA's compilation pays
 _LEAST_DEVIATION = 1e-6  # of the noise, in standard deviations of y
 _ROWS_PER_CALL = 1024  # of predictions, by all samples at once
+_ROWS = 0x205  # folded into the seed of a step for its rows
 
 
 class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
@@ -55,6 +67,14 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
     burn-in and half as large after it, where they make the posterior variance of a linear network
     up to a quarter too large. Chains stay near their modes, so that predictions average over the
     samples of all of them.
+
+    A step on a part of the rows follows a noisy gradient. Such steps are taken in coordinates in
+    which the noise is isotropic, so that it only turns the chain's direction (Sommer et al. 2026,
+    "Can microcanonical Langevin dynamics leverage mini-batch gradient noise?", who scale single
+    weights; here layers are rotated too:
+    :func:`~gpflow_bae.inference.preconditioning.kronecker.fisher_maps`). As the noise has about the
+    covariance of the information, posterior variances are then about 1 as well. Maps to these
+    coordinates are fitted in the first half of burn-in.
 
     y is standardised inside. A column enters twice, standardised and as the rank of its value
     among the rows of ``fit``, so that skewed columns need no logarithms.
@@ -74,6 +94,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
         *,
         num_chains: int = 8,
         num_steps: int = 100_000,
+        batch_size: int | None = None,
         random_state: Any = 0,
         progress: bool = False,
     ):
@@ -81,8 +102,10 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
         :param hidden_layer_sizes: widths of the hidden layers; ``()`` is linear.
         :param activation: a name that ``keras.activations.get`` knows.
         :param num_chains: number of networks C.
-        :param num_steps: steps of each chain, of which the first third is burn-in. Each sees all
-            rows: some 0.6 ms a chain for a thousand rows.
+        :param num_steps: steps of each chain, of which the first third is burn-in: some 0.6 ms a
+            chain for a thousand rows.
+        :param batch_size: number of rows of a step, drawn at random. Default: all up to 4096, and
+            1024 of more, so that any table takes as long. More rows a step make larger steps.
         :param random_state: an integer, for equal fits to equal data; a ``RandomState``; or None
             for new random numbers in each fit.
         :param progress: whether ``fit`` shows a progress bar.
@@ -91,6 +114,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
         self.activation = activation
         self.num_chains = num_chains
         self.num_steps = num_steps
+        self.batch_size = batch_size
         self.random_state = random_state
         self.progress = progress
 
@@ -157,6 +181,8 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
         check_activation(self.activation)
         check_integer("num_chains", self.num_chains, 1)
         check_integer("num_steps", self.num_steps, 3 * _STEPS_PER_CALL)
+        if self.batch_size is not None:
+            check_integer("batch_size", self.batch_size, 1)
 
     @check_shapes("X: [N, D]", "return: [N, F]")
     def _features(self, X: np.ndarray) -> tf.Tensor:
@@ -196,10 +222,15 @@ class _Chains:
     def __init__(self, regressor: BayesianMLPRegressor, X: tf.Tensor, y: tf.Tensor):
         self._X, self._y, self._activation = X, y, regressor.activation
         self._widths = [X.shape[1], *regressor.hidden_layer_sizes, 2]
-        self._target = Target(self._gradient, targets.target(self._log_likelihood, self._log_prior))
-        self._sampler = from_energy_variance(mclmc.build(1e-3, 0.05), _EXPLORING)
+        number = len(y)
+        default = number if number <= _ALL_ROWS else _BATCH
+        self._batch_size = min(regressor.batch_size or default, number)
+        self._is_noisy = self._batch_size < number
+        first = _OF_COORDINATES if self._is_noisy else _OF_WEIGHTS
+        self._sampler = from_energy_variance(mclmc.build(*first), _EXPLORING)
         jit_compile = regressor.num_steps >= _COMPILED_FROM
         self._advance = compiled(self._steps, jit_compile=jit_compile)
+        self._fit = compiled(self._fitted, jit_compile=False)
         self._variables = [tf.Variable(w) for w in self._fresh_weights(0)]
         self._adam = Optimisation(
             self._loss,
@@ -218,17 +249,29 @@ class _Chains:
         :param calls: calls of a hundred steps.
         :raises FloatingPointError: if the chain diverges.
         """
-        state = self._sampler.init(self._start(seed), self._target)
+        weights = self._start(seed)
+        maps: Maps = [KroneckerMap(tf.ones([])) for _ in weights]
+        if self._is_noisy:
+            maps = self._fit([w[None] for w in weights], tf.constant([seed, 0]))
+        state = self._sampler.init(_coordinates(maps, weights), Target())
         burnin = round(_BURNIN * calls)
-        every, samples = max(1, (calls - burnin) // _NUM_SAMPLES), []
+        fits = {round(share * burnin) for share in _FITS} - {0}
+        every, samples, passed = max(1, (calls - burnin) // _NUM_SAMPLES), [], []
         for call in range(calls):
+            key, first = tf.constant([seed, call + 1]), tf.constant(call * _STEPS_PER_CALL)
+            if call in fits and self._is_noisy:
+                maps = self._fit([tf.stack(v) for v in zip(*passed, strict=True)], key)
+                begun = self._sampler.init(_coordinates(maps, weights), Target())
+                state, passed = begun._replace(shared=state.shared), []
             if call == burnin:  # the error is of third order in the step size
                 found = self._sampler.info(state)["step_size"]
                 state = with_step_size(state, found * (_SAMPLING / _EXPLORING) ** (1.0 / 6.0))
-            key, first = tf.constant([seed, call + 1]), tf.constant(call * _STEPS_PER_CALL)
-            state = self._advance(state, key, first, tf.constant(call < burnin))
-            if call >= burnin and (call - burnin) % every == 0:
-                samples.append([w.numpy() for w in state.position])
+            state = self._advance(state, maps, key, first, tf.constant(call < burnin))
+            weights = _values(maps, state.position)
+            if call < burnin:
+                passed = [*passed[-_FIT_POSITIONS:], weights]
+            elif (call - burnin) % every == 0:
+                samples.append([w.numpy() for w in weights])
                 if not all(np.isfinite(w).all() for w in samples[-1]):
                     raise FloatingPointError(
                         f"The chain with seed {seed} diverged after {call * _STEPS_PER_CALL} "
@@ -253,29 +296,78 @@ class _Chains:
             yield kernel.astype(np.float32)
             yield np.zeros(outputs, np.float32)
 
-    def _log_likelihood(self, weights: Weights) -> tf.Tensor:
-        """Return log p(y | X, weights), less a constant."""
-        mean, deviation = _outputs(weights, self._X, self._activation)
-        cells = -0.5 * tf.square((self._y - mean) / deviation) - tf.math.log(deviation)
-        return tf.reduce_sum(tf.cast(cells, tf.float64))
+    def _log_likelihood(self, weights: Weights, seed: tf.Tensor | None = None) -> tf.Tensor:
+        """Return log p(y | X, weights), less a constant; estimated by some rows given a seed."""
+        X, y, number = self._X, self._y, len(self._y)
+        if self._is_noisy and seed is not None:
+            rows = random_integers([self._batch_size], seed) % number
+            X, y = tf.gather(X, rows), tf.gather(y, rows)
+        mean, deviation = _outputs(weights, X, self._activation)
+        cells = -0.5 * tf.square((y - mean) / deviation) - tf.math.log(deviation)
+        total = tf.reduce_sum(tf.cast(cells, tf.float64))
+        return total if seed is None else number / self._batch_size * total
 
     def _log_prior(self, weights: Weights) -> tf.Tensor:
         return tf.add_n([-0.5 * tf.reduce_sum(tf.square(tf.cast(w, tf.float64))) for w in weights])
 
     def _loss(self, seed: tf.Tensor, carried: Any, constants: Any) -> tuple[tf.Tensor, Any]:
-        density = self._log_likelihood(self._variables) + self._log_prior(self._variables)
+        density = self._log_likelihood(self._variables, seed) + self._log_prior(self._variables)
         return -density / len(self._y), carried
 
     def _gradient(self, weights: Weights, seed: tf.Tensor) -> Weights:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(weights)
-            density = self._log_likelihood(weights) + self._log_prior(weights)
+            density = self._log_likelihood(weights, seed) + self._log_prior(weights)
         gradient: Weights = tape.gradient(density, weights)
         return gradient
 
-    def _steps(self, state: State, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor) -> State:
+    def _target(self, maps: Maps) -> Target:
+        """Return the target in the coordinates of maps; of weights, for steps on all rows."""
+        if not self._is_noisy:
+            return Target(self._gradient, targets.target(self._log_likelihood, self._log_prior))
+        # The prior gets the noise of a minibatch as well: directions that the rows do not inform
+        # would have less noise than others.
+        deviation = (len(self._y) / self._batch_size) ** 0.5
+
+        def gradient(position: Weights, seed: tf.Tensor) -> Weights:
+            own = fold_in(seed, _ROWS)
+            found = []
+            slopes = self._gradient(_values(maps, position), own)
+            for number, (part, slope) in enumerate(zip(maps, slopes, strict=True)):
+                noise = standard_noise(slope.shape, fold_in(own, number))
+                found.append(part.pullback(slope + deviation * noise))
+            return tuple(found)
+
+        return Target(gradient)
+
+    def _steps(
+        self, state: State, maps: Maps, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor
+    ) -> State:
+        target = self._target(maps)
+
         def step(i: tf.Tensor, state: State) -> State:
-            return self._sampler.step(state, self._target, fold_in(seed, i), Step(first + i, adapt))
+            return self._sampler.step(state, target, fold_in(seed, i), Step(first + i, adapt))
 
         after: State = repeat(_STEPS_PER_CALL, step, state)
         return after
+
+    def _fitted(self, passed: Weights, seed: tf.Tensor) -> Maps:
+        """Return maps in which the noise of gradients at positions [n, ...] is isotropic."""
+
+        def draw(seed: tf.Tensor) -> Weights:
+            which = random_integers([], seed) % tf.shape(passed[0])[0]
+            weights = [w[which] for w in passed]
+            pair = (self._gradient(weights, fold_in(seed, i)) for i in (1, 2))
+            # The noise of as many rows as there are, whose covariance is the information.
+            scale = (0.5 * self._batch_size / len(self._y)) ** 0.5
+            return [scale * (a - b) for a, b in zip(*pair, strict=True)]
+
+        return fisher_maps(draw, split(seed, _FIT_DRAWS), [tf.ones_like(w[0]) for w in passed])
+
+
+def _values(maps: Maps, coordinates: Weights) -> tuple[tf.Tensor, ...]:
+    return tuple(m.forward(u) for m, u in zip(maps, coordinates, strict=True))
+
+
+def _coordinates(maps: Maps, weights: Weights) -> tuple[tf.Tensor, ...]:
+    return tuple(m.inverse(w) for m, w in zip(maps, weights, strict=True))

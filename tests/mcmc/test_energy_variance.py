@@ -146,9 +146,3 @@ def test_who_may_ask() -> None:
         from_energy_variance(mclmc.build(), -1.0)
     with pytest.raises(ValueError, match="every, in steps"):
         from_energy_variance(mclmc.build(), every=0)
-    sampler = from_energy_variance(mclmc.build(0.1))
-    state = sampler.init(tf.zeros([3]), target())
-    with pytest.raises(ValueError, match="density of all data: take full batches"):
-        sampler.step(
-            state, Target(lambda q, _: -q), tf.constant([0, 0]), Step(tf.constant(0), True)
-        )
