@@ -62,19 +62,17 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
     .. math:: y_n \sim N(m(x_n; w), s(x_n; w)^2), \quad w \sim N(0, 1)
 
     Each chain begins at weights of its own, climbs the log posterior by Adam, and goes on by
-    microcanonical Langevin dynamics on all rows (:mod:`gpflow_bae.mcmc.mclmc`), as Sommer et al.
-    (2025, "Microcanonical Langevin ensembles") sample networks of tables. Steps are large in
-    burn-in and half as large after it, where they make the posterior variance of a linear network
-    up to a quarter too large. Chains stay near their modes, so that predictions average over the
-    samples of all of them.
+    microcanonical Langevin dynamics (:mod:`gpflow_bae.mcmc.mclmc`) on all rows or, of large tables,
+    on minibatches, as Sommer et al. (2025, "Microcanonical Langevin ensembles") sample networks.
+    Steps are large in burn-in and half as large after it, where they make the posterior variance of
+    a linear network up to a quarter too large. Chains stay near their modes, so that predictions
+    average over the samples of all of them.
 
-    A step on a part of the rows follows a noisy gradient. Such steps are taken in coordinates in
-    which the noise is isotropic, so that it only turns the chain's direction (Sommer et al. 2026,
-    "Can microcanonical Langevin dynamics leverage mini-batch gradient noise?", who scale single
-    weights; here layers are rotated too:
-    :func:`~gpflow_bae.inference.preconditioning.kronecker.fisher_maps`). As the noise has about the
-    covariance of the information, posterior variances are then about 1 as well. Maps to these
-    coordinates are fitted in the first half of burn-in.
+    A step on a minibatch follows a noisy gradient. It is taken in coordinates in which the noise is
+    isotropic, so that it only turns the chain's direction (Sommer et al. 2026, "Can microcanonical
+    Langevin dynamics leverage mini-batch gradient noise?", who scale single weights; here layers
+    are rotated, too). As the noise has about the covariance of the information, posterior variances
+    are then about 1 as well. The coordinates are fitted in the first half of burn-in.
 
     y is standardised inside. A column enters twice, standardised and as the rank of its value
     among the rows of ``fit``, so that skewed columns need no logarithms.
@@ -256,7 +254,8 @@ class _Chains:
         state = self._sampler.init(_coordinates(maps, weights), Target())
         burnin = round(_BURNIN * calls)
         fits = {round(share * burnin) for share in _FITS} - {0}
-        every, samples, passed = max(1, (calls - burnin) // _NUM_SAMPLES), [], []
+        every, samples = max(1, (calls - burnin) // _NUM_SAMPLES), []
+        passed: list[tuple[tf.Tensor, ...]] = []
         for call in range(calls):
             key, first = tf.constant([seed, call + 1]), tf.constant(call * _STEPS_PER_CALL)
             if call in fits and self._is_noisy:
