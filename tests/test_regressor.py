@@ -11,7 +11,7 @@ import sklearn.datasets
 from sklearn.utils.estimator_checks import check_estimator
 
 from gpflow_bae.datasets import tabular
-from gpflow_bae.estimators import BayesianMLPRegressor, regressor
+from gpflow_bae.estimators import BayesianMLPRegressor, network_chains
 
 SMALL: dict[str, Any] = {"hidden_layer_sizes": (4,), "num_chains": 1, "num_steps": 300}
 
@@ -38,7 +38,7 @@ def test_a_linear_network_has_the_posterior_of_bayesian_linear_regression(
     posterior deviation.
     """
     if energy_variance is not None:
-        monkeypatch.setattr(regressor, "_SAMPLING", energy_variance)
+        monkeypatch.setattr(network_chains, "_SAMPLING", energy_variance)
     rng = np.random.default_rng(0)
     X, new = rng.normal(size=(300, 2)), rng.normal(size=(50, 2))
     y = 1.0 + X @ [0.5, -1.0] + 0.3 * rng.normal(size=300)
