@@ -133,7 +133,7 @@ def _run_here(name: str) -> None:
     record["real"] = real
     best = min(real, key=real.__getitem__)
     record["best"] = best
-    record["agrees"] = bool(real[result.best] <= _TOLERANCE * real[best])
+    record["agrees"] = bool(record["imputer"] <= _TOLERANCE * real[best])
     commands.write(FLAGS.out_file, record)
     words = f"{name}: {record['imputer']:.4f}, IterativeImputer {oracle['as they are']:.4f} "
     words += f"({oracle['any']:.4f}), coverage "

@@ -11,27 +11,41 @@ import sklearn.datasets
 from sklearn.utils.estimator_checks import check_estimator
 
 from gpflow_bae.datasets import tabular
-from gpflow_bae.estimators import BayesianMLPRegressor, regressor
+from gpflow_bae.estimators import BayesianMLPRegressor, network_chains
 
 SMALL: dict[str, Any] = {"hidden_layer_sizes": (4,), "num_chains": 1, "num_steps": 300}
 
 
-@pytest.mark.parametrize(("energy_variance", "low", "high"), [(None, 0.75, 1.25), (0.5, 1.4, 2.5)])
+@pytest.mark.parametrize(
+    ("energy_variance", "batch_size", "low", "high"),
+    [
+        pytest.param(None, None, 0.75, 1.25, id="all rows"),
+        pytest.param(0.5, None, 1.4, 2.5, id="large steps"),
+        pytest.param(None, 60, 0.75, 1.25, id="minibatches"),
+    ],
+)
 def test_a_linear_network_has_the_posterior_of_bayesian_linear_regression(
-    energy_variance: float | None, low: float, high: float, monkeypatch: pytest.MonkeyPatch
+    energy_variance: float | None,
+    batch_size: int | None,
+    low: float,
+    high: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With constant noise, which the network finds, means of y are Gaussian in closed form.
 
     Chains are biased by their steps: variances may be a quarter too large, and with the steps of
-    burn-in they are more than that. Means of 4 x 100 samples that follow each other lie within 0.4
-    of a posterior deviation.
+    burn-in they are more than that. Means of samples that follow each other lie within 0.4 of a
+    posterior deviation.
     """
     if energy_variance is not None:
-        monkeypatch.setattr(regressor, "_SAMPLING", energy_variance)
+        monkeypatch.setattr(network_chains, "_SAMPLING", energy_variance)
     rng = np.random.default_rng(0)
     X, new = rng.normal(size=(300, 2)), rng.normal(size=(50, 2))
     y = 1.0 + X @ [0.5, -1.0] + 0.3 * rng.normal(size=300)
-    fitted = BayesianMLPRegressor((), num_chains=4, num_steps=6000).fit(X, y)
+    # Chains of minibatches climb from their starts more slowly.
+    num_steps = 6000 if batch_size is None else 15_000
+    fitted = BayesianMLPRegressor((), num_chains=4, num_steps=num_steps, batch_size=batch_size)
+    fitted.fit(X, y)
     F, G = (np.column_stack([np.asarray(fitted._features(V)), np.ones(len(V))]) for V in (X, new))
     z = (y - y.mean()) / y.std()
     noise = np.var(z - F @ np.linalg.lstsq(F, z, rcond=None)[0])
@@ -102,6 +116,14 @@ def test_chains_are_those_of_their_seeds() -> None:
     np.testing.assert_allclose(two.predict(many), np.tile(two.predict(X), 80), rtol=1e-5)
 
 
+def test_a_minibatch_of_all_rows_is_a_full_batch() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(20, 2))
+    fits = [BayesianMLPRegressor(**SMALL, batch_size=b).fit(X, X[:, 0]) for b in (None, 20)]
+    for full, same in zip(*(f.weights_ for f in fits), strict=True):
+        np.testing.assert_array_equal(full, same)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -109,6 +131,7 @@ def test_chains_are_those_of_their_seeds() -> None:
         ({"hidden_layer_sizes": (16, 0)}, r"hidden_layer_sizes\[1\] is 0"),
         ({"activation": "sigmoidal"}, "activation must be the name of a Keras activation"),
         ({"num_chains": 0}, "num_chains is 0"),
+        ({"batch_size": 0}, "batch_size is 0"),
         ({"num_steps": 200}, "num_steps is 200; it must be an integer of at least 300"),
     ],
 )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
@@ -15,32 +14,12 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from ..core.arguments import check_integer
-from ..core.tracing import compiled
-from ..inference.loops import repeat
-from ..inference.optimise.optimisation import Optimisation, cosine_decay
 from ..inference.runs.progress import Progress
-from ..inference.runs.run import run
-from ..mcmc import State, Step, Target, mclmc, targets
-from ..mcmc.energy_variance import from_energy_variance
-from ..mcmc.noise import fold_in
-from ..mcmc.step_size import with_step_size
+from .network_chains import STEPS_PER_CALL, NetworkChains, outputs
 from .networks import check_activation
 
 __all__ = ["BayesianMLPRegressor"]
 
-Weights: TypeAlias = Sequence[tf.Tensor]
-"""A kernel [inputs, outputs] and a bias [outputs] of each layer."""
-
-# The start of a chain: steps of Adam on the log posterior, and their first rate.
-_ADAM_STEPS, _ADAM_RATE = 3000, 5e-3
-# Variance of a step's energy error, per dimension, in burn-in and after it. Large steps explore
-# (Sommer et al. 2025), and make the variance of a linear network's posterior nearly twice as large.
-_EXPLORING, _SAMPLING = 0.5, 0.02
-_BURNIN = 1.0 / 3.0  # share of the steps
-_NUM_SAMPLES = 100  # of each chain
-_STEPS_PER_CALL = 100
-_COMPILED_FROM = 5000  # steps of a chain, for which XLA's compilation pays
-_LEAST_DEVIATION = 1e-6  # of the noise, in standard deviations of y
 _ROWS_PER_CALL = 1024  # of predictions, by all samples at once
 
 
@@ -50,11 +29,17 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
     .. math:: y_n \sim N(m(x_n; w), s(x_n; w)^2), \quad w \sim N(0, 1)
 
     Each chain begins at weights of its own, climbs the log posterior by Adam, and goes on by
-    microcanonical Langevin dynamics on all rows (:mod:`gpflow_bae.mcmc.mclmc`), as Sommer et al.
-    (2025, "Microcanonical Langevin ensembles") sample networks of tables. Steps are large in
-    burn-in and half as large after it, where they make the posterior variance of a linear network
-    up to a quarter too large. Chains stay near their modes, so that predictions average over the
-    samples of all of them.
+    microcanonical Langevin dynamics (:mod:`gpflow_bae.mcmc.mclmc`) on all rows or, of large tables,
+    on minibatches, as Sommer et al. (2025, "Microcanonical Langevin ensembles") sample networks.
+    Steps are large in burn-in and half as large after it, where they make the posterior variance of
+    a linear network up to a quarter too large. Chains stay near their modes, so that predictions
+    average over the samples of all of them.
+
+    A step on a minibatch follows a noisy gradient. It is taken in coordinates in which the noise is
+    isotropic, so that it only turns the chain's direction (Sommer et al. 2026, "Can microcanonical
+    Langevin dynamics leverage mini-batch gradient noise?", who scale single weights; here layers
+    are rotated, too). As the noise has about the covariance of the information, posterior variances
+    are then about 1 as well. The coordinates are fitted in the first half of burn-in.
 
     y is standardised inside. A column enters twice, standardised and as the rank of its value
     among the rows of ``fit``, so that skewed columns need no logarithms.
@@ -74,6 +59,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
         *,
         num_chains: int = 8,
         num_steps: int = 100_000,
+        batch_size: int | None = None,
         random_state: Any = 0,
         progress: bool = False,
     ):
@@ -81,8 +67,10 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
         :param hidden_layer_sizes: widths of the hidden layers; ``()`` is linear.
         :param activation: a name that ``keras.activations.get`` knows.
         :param num_chains: number of networks C.
-        :param num_steps: steps of each chain, of which the first third is burn-in. Each sees all
-            rows: some 0.6 ms a chain for a thousand rows.
+        :param num_steps: steps of each chain, of which the first third is burn-in: some 0.6 ms a
+            chain for a thousand rows.
+        :param batch_size: number of rows of a step, drawn at random. Default: all up to 4096, and
+            1024 of more, so that any table takes as long. More rows a step make larger steps.
         :param random_state: an integer, for equal fits to equal data; a ``RandomState``; or None
             for new random numbers in each fit.
         :param progress: whether ``fit`` shows a progress bar.
@@ -91,6 +79,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
         self.activation = activation
         self.num_chains = num_chains
         self.num_steps = num_steps
+        self.batch_size = batch_size
         self.random_state = random_state
         self.progress = progress
 
@@ -113,9 +102,16 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
         self.mean_, spread = float(np.mean(y)), float(np.std(y))
         self.scale_ = spread if spread > 0.0 else 1.0
         standardised = tf.constant((y - self.mean_) / self.scale_, tf.float32)
-        chains = _Chains(self, self._features(X), standardised)
-        calls = -(-self.num_steps // _STEPS_PER_CALL)
-        total = self.num_chains * calls * _STEPS_PER_CALL
+        chains = NetworkChains(
+            self._features(X),
+            standardised,
+            self.hidden_layer_sizes,
+            self.activation,
+            self.num_steps,
+            self.batch_size,
+        )
+        calls = -(-self.num_steps // STEPS_PER_CALL)
+        total = self.num_chains * calls * STEPS_PER_CALL
         with Progress("chains", total, shown=self.progress) as shown:
             found = [chains.sample(seed + c, calls, shown) for c in range(self.num_chains)]
         samples, step_sizes = zip(*found, strict=True)
@@ -157,7 +153,9 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
             check_integer(f"hidden_layer_sizes[{number}]", size, 1)
         check_activation(self.activation)
         check_integer("num_chains", self.num_chains, 1)
-        check_integer("num_steps", self.num_steps, 3 * _STEPS_PER_CALL)
+        check_integer("num_steps", self.num_steps, 3 * STEPS_PER_CALL)
+        if self.batch_size is not None:
+            check_integer("batch_size", self.batch_size, 1)
 
     @check_shapes("X: [N, D]", "return: [N, F]")
     def _features(self, X: np.ndarray) -> tf.Tensor:
@@ -171,112 +169,6 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
         X = self._features(validate_data(self, X, dtype=np.float64, reset=False))
         pooled = [tf.constant(w.reshape(-1, *w.shape[2:])) for w in self.weights_]
         for first in range(0, len(X), _ROWS_PER_CALL):
-            found = _outputs(pooled, X[first : first + _ROWS_PER_CALL], self.activation)
+            found = outputs(pooled, X[first : first + _ROWS_PER_CALL], self.activation)
             mean, deviation = (np.asarray(v, np.float64) for v in found)
             yield self.mean_ + self.scale_ * mean, self.scale_ * deviation
-
-
-def _outputs(weights: Weights, X: tf.Tensor, activation: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return mean and deviation [samples..., N] of standardised y.
-
-    :param weights: with any leading dimensions of samples.
-    """
-    activate = keras.activations.get(activation)
-    hidden = X
-    layers = list(zip(weights[::2], weights[1::2], strict=True))
-    for number, (kernel, bias) in enumerate(layers):
-        hidden = tf.matmul(hidden, kernel) + bias[..., None, :]
-        if number < len(layers) - 1:
-            hidden = activate(hidden)
-    return hidden[..., 0], tf.nn.softplus(hidden[..., 1]) + _LEAST_DEVIATION
-
-
-class _Chains:
-    """Chains on the posterior of one network's weights; one trace serves all of them."""
-
-    def __init__(self, regressor: BayesianMLPRegressor, X: tf.Tensor, y: tf.Tensor):
-        self._X, self._y, self._activation = X, y, regressor.activation
-        self._widths = [X.shape[1], *regressor.hidden_layer_sizes, 2]
-        self._target = Target(self._gradient, targets.target(self._log_likelihood, self._log_prior))
-        self._sampler = from_energy_variance(mclmc.build(1e-3, 0.05), _EXPLORING)
-        jit_compile = regressor.num_steps >= _COMPILED_FROM
-        self._advance = compiled(self._steps, jit_compile=jit_compile)
-        self._variables = [tf.Variable(w) for w in self._fresh_weights(0)]
-        self._adam = Optimisation(
-            self._loss,
-            {f"{i}": v for i, v in enumerate(self._variables)},
-            [(self._variables, cosine_decay(_ADAM_RATE, _ADAM_STEPS, 0.02))],
-            num_steps=_ADAM_STEPS,
-            steps_per_call=_STEPS_PER_CALL,
-            seed=(0, 0),
-            label="start",
-            jit_compile=jit_compile,
-        )
-
-    def sample(self, seed: int, calls: int, shown: Progress) -> tuple[list[np.ndarray], float]:
-        """Return samples [S, ...] of each kernel and bias, and the chain's step size.
-
-        :param calls: calls of a hundred steps.
-        :raises FloatingPointError: if the chain diverges.
-        """
-        state = self._sampler.init(self._start(seed), self._target)
-        burnin = round(_BURNIN * calls)
-        every, samples = max(1, (calls - burnin) // _NUM_SAMPLES), []
-        for call in range(calls):
-            if call == burnin:  # the error is of third order in the step size
-                found = self._sampler.info(state)["step_size"]
-                state = with_step_size(state, found * (_SAMPLING / _EXPLORING) ** (1.0 / 6.0))
-            key, first = tf.constant([seed, call + 1]), tf.constant(call * _STEPS_PER_CALL)
-            state = self._advance(state, key, first, tf.constant(call < burnin))
-            if call >= burnin and (call - burnin) % every == 0:
-                samples.append([w.numpy() for w in state.position])
-                if not all(np.isfinite(w).all() for w in samples[-1]):
-                    raise FloatingPointError(
-                        f"The chain with seed {seed} diverged after {call * _STEPS_PER_CALL} "
-                        "steps: does X or y hold values far from all others?"
-                    )
-            shown.update(_STEPS_PER_CALL, "burn-in" if call < burnin else "sampling", {})
-        step_size = float(self._sampler.info(state)["step_size"])
-        return [np.stack(leaves) for leaves in zip(*samples, strict=True)], step_size
-
-    def _start(self, seed: int) -> tuple[tf.Tensor, ...]:
-        for variable, value in zip(self._variables, self._fresh_weights(seed), strict=True):
-            variable.assign(value)
-        self._adam.begin_again((seed, 0))
-        run(self._adam, lambda: None, progress=False)
-        return tuple(tf.identity(v) for v in self._variables)
-
-    def _fresh_weights(self, seed: int) -> Iterator[np.ndarray]:
-        """Yield kernels that keep the variance of their inputs (He et al. 2015), and zeros."""
-        random = np.random.default_rng(seed)
-        for inputs, outputs in zip(self._widths[:-1], self._widths[1:], strict=True):
-            kernel = random.normal(0.0, np.sqrt(2.0 / inputs), (inputs, outputs))
-            yield kernel.astype(np.float32)
-            yield np.zeros(outputs, np.float32)
-
-    def _log_likelihood(self, weights: Weights) -> tf.Tensor:
-        """Return log p(y | X, weights), less a constant."""
-        mean, deviation = _outputs(weights, self._X, self._activation)
-        cells = -0.5 * tf.square((self._y - mean) / deviation) - tf.math.log(deviation)
-        return tf.reduce_sum(tf.cast(cells, tf.float64))
-
-    def _log_prior(self, weights: Weights) -> tf.Tensor:
-        return tf.add_n([-0.5 * tf.reduce_sum(tf.square(tf.cast(w, tf.float64))) for w in weights])
-
-    def _loss(self, seed: tf.Tensor, carried: Any, constants: Any) -> tuple[tf.Tensor, Any]:
-        density = self._log_likelihood(self._variables) + self._log_prior(self._variables)
-        return -density / len(self._y), carried
-
-    def _gradient(self, weights: Weights, seed: tf.Tensor) -> Weights:
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(weights)
-            density = self._log_likelihood(weights) + self._log_prior(weights)
-        gradient: Weights = tape.gradient(density, weights)
-        return gradient
-
-    def _steps(self, state: State, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor) -> State:
-        def step(i: tf.Tensor, state: State) -> State:
-            return self._sampler.step(state, self._target, fold_in(seed, i), Step(first + i, adapt))
-
-        after: State = repeat(_STEPS_PER_CALL, step, state)
-        return after

@@ -28,10 +28,23 @@ O). A turn is exact::
 In many dimensions O retains 1 - a of u's direction on average, as it retains 1 - a of SGHMC's
 momentum.
 
-**Step-size bias**: of second order in h; there is no accept-reject step. Gradient noise turns u
-more, and increases the variance of positions as in SGHMC, but is not visible in the kinetic
-temperature: that of all elements together is 1 by construction, and those of single leaves
-only show whether they have equal shares. So this is a sampler for full batches.
+**Step-size bias**: of second order in h; there is no accept-reject step.
+
+**Gradient noise** turns u, as O does, and if it is isotropic that is all it does in the limit of
+small steps (Sommer et al. 2026). In larger ones turns saturate, and the signal has only tanh(s) / s
+of its effect, where s = h d^1/2 |g| / (2 (d - 1)) with the noisy g. On a standard Gaussian with
+noise of the variance c in each direction, variances become::
+
+    s coth(s) = 1 + s^2 / 3 + ...,    s = h (1 + c)^1/2 / 2
+
+Noise that is not isotropic heats the directions that have more of it and cools the others, by
+amounts of the order h^2 c / a, which the kinetic temperature does not show, as that of all elements
+together is 1 by construction. So minibatches need coordinates in which their noise is isotropic.
+For a model that is right, the noise of B of N rows has N / B times the covariance of the
+information. So coordinates that make the posterior's precision the identity are such, with c = N /
+B. The noise then turns u by h^2 N / (2 B) in a step, and if it alone does, a chain diffuses by 2 B
+/ N posterior variances in a step: by two in a pass over the data, whatever B, which full batches
+reach as well. Minibatches are for data of which a pass takes too long.
 
 **One chain**: the length of u is over all elements of the position, so leading dimensions are not
 chains here. Engines call a step for one chain at a time.
@@ -42,6 +55,8 @@ References:
 - Robnik, Seljak (2024). Fluctuation without dissipation: microcanonical Langevin Monte Carlo. AABI.
 - Sommer, Robnik, Nozadze, Seljak, Rügamer (2025). Microcanonical Langevin ensembles: advancing the
   sampling of Bayesian neural networks. ICLR.
+- Sommer, Diao, Robnik, Seljak, Rügamer (2026). Can microcanonical Langevin dynamics leverage
+  mini-batch gradient noise? ICML.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from gpflow_bae.mcmc import Step, Target, mclmc, sghmc
 from gpflow_bae.mcmc.algorithm import State
 from gpflow_bae.mcmc.calibrated import targets
 from gpflow_bae.mcmc.energy_variance import energy_error, from_energy_variance
+from gpflow_bae.mcmc.noise import fold_in, standard_noise
 
 D = 40
 PRECISION = np.geomspace(1.0, 30.0, D)
@@ -75,6 +76,36 @@ def test_the_error_of_a_step_is_of_third_order() -> None:
         assert float(d) == D
         found.append(float(error))
     np.testing.assert_allclose(found[0] / found[1], 8.0, rtol=0.1)
+
+
+def test_gradients_alone_have_the_same_error() -> None:
+    """Simpson's rule is exact for densities of fourth order, such as this one."""
+    sampler = mclmc.build(0.1, 0.1)
+    state, seed = start(sampler), tf.constant([1, 2])
+    after = sampler.step(state, target(), seed, Step(tf.constant(0), False))
+    both = [energy_error(state, after, t, seed)[0] for t in (target(), Target(target().gradient))]
+    np.testing.assert_allclose(float(both[1]), float(both[0]), rtol=1e-9)
+
+
+def test_noise_of_gradients_limits_the_turn_of_a_step() -> None:
+    """On a standard Gaussian |g|^2 is about (1 + c) d, so h is about 1.2 (d - 1) / (d (1 + c)^1/2).
+
+    In few dimensions the energy alone would let the step be twice as large.
+    """
+    d, c = 10, 15.0
+    noisy = Target(
+        lambda q, seed: -q + np.sqrt(c) * standard_noise([d], fold_in(seed, 9), tf.float64)
+    )
+    sampler = from_energy_variance(mclmc.build(0.1, 0.1), 0.5, every=1, isotropic_noise=True)
+    state, sizes = sampler.init(tf.zeros([d], tf.float64), noisy), []
+    step = compiled(
+        lambda s, i: sampler.step(s, noisy, tf.stack([5, i]), Step(i, tf.constant(True)))
+    )
+    for i in range(400):
+        state = step(state, tf.constant(i))
+        sizes.append(float(state.shared["step_size"]))
+    limit = 1.2 * (d - 1) / (d * np.sqrt(1.0 + c))
+    np.testing.assert_allclose(np.median(sizes[100:]), limit, rtol=0.15)
 
 
 @pytest.mark.parametrize("desired", [1e-3, 0.1])
@@ -148,7 +179,7 @@ def test_who_may_ask() -> None:
         from_energy_variance(mclmc.build(), every=0)
     sampler = from_energy_variance(mclmc.build(0.1))
     state = sampler.init(tf.zeros([3]), target())
-    with pytest.raises(ValueError, match="density of all data: take full batches"):
+    with pytest.raises(ValueError, match="density of all data.*: take full batches"):
         sampler.step(
             state, Target(lambda q, _: -q), tf.constant([0, 0]), Step(tf.constant(0), True)
         )
