@@ -111,9 +111,9 @@ def from_energy_variance(
     def step(state: State, target: Target, seed: Seed, at: Step) -> State:
         if target.evaluate is None and not isotropic_noise:
             raise ValueError(
-                "from_energy_variance needs the log density of all data, as the noise of minibatches "
-                "biases mclmc: take full batches. isotropic_noise=True is for coordinates in which "
-                "their noise is isotropic."
+                "from_energy_variance needs the log density of all data, as the noise of "
+                "minibatches biases mclmc: take full batches. isotropic_noise=True is for "
+                "coordinates in which their noise is isotropic."
             )
         after = sampler.step(state, target, seed, at)
 
