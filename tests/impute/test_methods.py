@@ -137,6 +137,23 @@ def test_columns_that_were_complete_in_the_fit_are_filled_in_other_tables() -> N
     np.testing.assert_allclose(found, [[[1.5, 1.5], [-1.0, -1.0]]], atol=0.2)
 
 
+def test_each_column_is_filled_as_its_method_alone_fills_it() -> None:
+    rng = np.random.default_rng(0)
+    Y = rng.standard_normal((120, 1)) + 0.3 * rng.standard_normal((120, 4))
+    Y[rng.random(Y.shape) < 0.15] = np.nan
+    imputer = Imputer(num_steps=2, settings={"num_fits": 1}, progress=False)
+    user = imputer.read(np.arange(120.0)[:, None], Y)
+    fit = imputer.fit(user)._fit_
+    methods = ("gp", "iterative", "trees", "linear")
+    for name in methods[1:]:
+        fit = fit.with_simple(name, user, user.table)
+    together = fit.predict(user, methods=methods)
+    for p, name in enumerate(methods):
+        alone = fit.predict(user, methods=(name,) * 4)
+        for found, expected in zip(together, alone, strict=True):
+            np.testing.assert_array_equal(found[..., p], expected[..., p])
+
+
 @pytest.mark.parametrize("method", ["gp", "iterative", "trees"])
 def test_a_row_of_which_nothing_is_observed_is_as_uncertain_as_its_column(
     method: str, tmp_path: pathlib.Path

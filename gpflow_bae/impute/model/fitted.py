@@ -90,11 +90,11 @@ class Fit:
             else:
                 features = context_of(user, self.plan).features
                 found = self.simple[name].predict(with_outputs(table, Z), features)
-                own = found[1]
+                unscaled = found[1]
                 if name in CHAINED:
                     assert self.of_rows is not None
-                    own = predict_rows(self.of_rows, self.plan, table, Z)[1]
-                found = found[0], self.choice.scales[name].apply(own)
+                    unscaled = predict_rows(self.of_rows, self.plan, table, Z)[1]
+                found = found[0], self.choice.scales[name].apply(unscaled)
             mean, variance = (
                 np.where(own, new, old) for new, old in zip(found, (mean, variance), strict=True)
             )
