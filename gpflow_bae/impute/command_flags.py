@@ -209,7 +209,7 @@ def notes_on_flags(record: dict[str, Any] | None) -> list[str]:
     """A note on flags that have no effect beside the fit of ``--posterior``."""
     if record is None:
         return []
-    of_fit = saved_fits.arguments(record)
+    of_fit = saved_fits.arguments(record) | record.get("side_by_side", {})
     said = [
         name for name in (*_FIT_FLAGS, *_KIND_FLAGS, "bounded", "hold_out") if FLAGS[name].present
     ]

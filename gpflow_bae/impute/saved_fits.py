@@ -26,7 +26,6 @@ POSTERIOR = "posterior.npz"
 _RECORD = "fit.json"
 #: Arguments that name columns.
 ROLES = ("outputs", "inputs", "time", "task")
-_OF_EARLIER = ("model", "num_inducing", "epochs")  # arguments in files of earlier versions
 
 
 def write(
@@ -94,7 +93,7 @@ def read_record(folder: str | pathlib.Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}): fit the table again.") from None
-    if "digest" not in record:
+    if "variance_scales" not in record:
         raise ValueError(
             f"{folder} was written by an earlier version of gpflow_bae: fit the table again."
         )
@@ -109,7 +108,7 @@ def read_record(folder: str | pathlib.Path) -> dict[str, Any]:
 
 def arguments(record: dict[str, Any]) -> dict[str, Any]:
     """The constructor arguments of the fit's Imputer."""
-    found = {k: v for k, v in record["arguments"].items() if k not in _OF_EARLIER}
+    found = dict(record["arguments"])
     if found.get("table_format") is not None:
         found["table_format"] = TableFormat(**found["table_format"])
     found |= {key: _named(found[key]) for key in ROLES}

@@ -155,7 +155,7 @@ def test_a_sheet_of_rows_in_no_order_is_filled(
 
 
 def test_series_side_by_side_come_back_as_rows(
-    tmp_path: pathlib.Path, parse: Callable[..., None]
+    tmp_path: pathlib.Path, parse: Callable[..., None], capsys: pytest.CaptureFixture
 ) -> None:
     """What one station has at the hours of another's gap fills it: equal but for the unit."""
     rng = np.random.default_rng(0)
@@ -184,8 +184,9 @@ def test_series_side_by_side_come_back_as_rows(
     late = tmp_path / "late.csv"
     fit = f"--posterior={out.with_suffix('.posterior')}"
     pd.DataFrame({"s": "b", "t": [41, 42], "y": [12.0, np.nan]}).to_csv(late, index=False)
-    parse(f"--input={late}", f"--out={tmp_path / 'f.csv'}", fit)
+    parse(f"--input={late}", f"--out={tmp_path / 'f.csv'}", fit, *options[:3])  # as in the fit
     command.main(["impute"])
+    assert "left aside" not in capsys.readouterr().out
     again = pd.read_csv(tmp_path / "f.csv")
     assert again["y"][0] == 12.0 and again["s"].tolist() == ["b", "b"]
     assert abs(again["y"][1] - 9.0) < 9.0 and again["y_sd"][1] > 1.0

@@ -319,25 +319,3 @@ def test_times_far_from_zero_change_nothing() -> None:
     for other in found[1:]:
         np.testing.assert_allclose(other["y"], found[0]["y"], rtol=1e-9)
         np.testing.assert_allclose(other["y_sd"], found[0]["y_sd"], rtol=1e-9)
-
-
-def test_fits_of_earlier_versions_load_or_are_refused(tmp_path: pathlib.Path) -> None:
-    """Files that name a model and arguments that the imputer had: of its model, or of another."""
-    X = np.arange(12.0)[:, None]
-    Y = np.concatenate([np.sin(X), np.cos(X)], axis=1)
-    Y[4, 0] = np.nan
-    options = {"num_steps": 1, "progress": False, "settings": {"num_fits": 1}}
-    imputer = Imputer(**options).fit(X, Y)
-    imputer.save(tmp_path)
-    path = tmp_path / "fit.json"
-    record = json.loads(path.read_text(encoding="utf-8"))
-    record["arguments"] |= {"model": "lmc", "num_inducing": 64, "epochs": None}
-    record["plan"]["model"] = "lmc"
-    path.write_text(json.dumps(record), encoding="utf-8")
-    loaded = Imputer.load(tmp_path)
-    assert loaded.plan_ == imputer.plan_ and loaded.settings == imputer.settings
-    np.testing.assert_allclose(loaded.predict_y(X, Y)[0], imputer.predict_y()[0], rtol=1e-8)
-    record["plan"]["model"] = "sgp_vae"
-    path.write_text(json.dumps(record), encoding="utf-8")
-    with pytest.raises(ValueError, match="fit of the model 'sgp_vae', which the imputer no longer"):
-        Imputer.load(tmp_path)

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from gpflow_bae.core.output_transforms import Log
+from gpflow_bae.impute import Imputer
 from gpflow_bae.impute.reading.columns import output_kinds
 from gpflow_bae.impute.reading.frames import read_frame
 from gpflow_bae.impute.reading.kinds.column_kind import ColumnKind
@@ -54,6 +55,8 @@ def test_a_percentage_beyond_100_is_named_and_growth_is_not() -> None:
     assert not output_kinds(
         ("humidity [%]",), humidity[:, None], {"humidity [%]": "continuous"}
     ).notes
+    humidity[[4, 9]] = 9999.0  # a missing value, which has a note of its own
+    assert not output_kinds(("humidity [%]",), humidity[:, None]).notes
 
 
 @pytest.mark.parametrize(("value", "is_doubtful"), [(1048.0, True), (-999.0, True), (12.0, False)])
@@ -61,6 +64,16 @@ def test_values_far_from_all_others_are_doubtful(value: float, is_doubtful: bool
     column = 8.0 + np.random.default_rng(0).standard_normal(ROWS)
     column[[3, 7]] = np.nan, value
     assert doubtful_values(column) == [value] * is_doubtful
+
+
+def test_the_verdict_names_columns_whose_unit_is_a_doubtful_value() -> None:
+    rng = np.random.default_rng(0)
+    Y = rng.standard_normal((60, 2))
+    Y[7, 1] = 1048.0
+    Y[::9] = np.nan
+    verdict = Imputer(method="mean", progress=False).check(np.arange(60.0)[:, None], Y).verdict
+    assert "Column 'y1' holds 1048, far from all its other values" in verdict
+    assert "Column 'y0'" not in verdict
 
 
 def test_ordinary_columns_have_no_notes() -> None:

@@ -44,8 +44,8 @@ def fit_chains(
     :param rounds: numbers of rounds, increasing; those that are usual if None.
     :param budget: work that there is, in seconds of a usual core; rounds beyond it are left out. It
         is reckoned from the table's size, so that a busy machine fits the same.
-    :param complete: whether columns that have no missing cell here are regressed too, at the end,
-        for other tables.
+    :param complete: whether columns that have no missing cell here are regressed too, for other
+        tables: once, on the filled table.
     """
     rounds = rounds or (_ROUNDS_OF_TREES if trees else ROUNDS)
     beside = columns_beside(table, features, with_inputs)
@@ -84,9 +84,13 @@ def fit_chains(
     steps = [(int(known[step.feat_idx]), _read(step.estimator.estimator_)) for step in sequence]
     found = []
     for number in rounds:
-        of_rounds = len(holes) * min(number, done)  # it stops when nothing changes
-        models = [*steps[:of_rounds], *others]
-        order = [*range(of_rounds), *number * [*range(of_rounds, len(models))]]
+        last = min(number, done)  # it stops when nothing changes
+        models = [*steps[: last * len(holes)], *others]
+        own, rest = np.split(np.arange(len(models)), [last * len(holes)])
+        own = own.reshape(last, len(holes))
+        order: list[int] = []
+        for r in range(number if others else last):
+            order += [*own[min(r, last - 1)], *rest] if last else [*rest]
         setup = ChainSetup(number, with_inputs, trees)
         found.append(Chain(setup, models, order, known, Z.shape[1], centre, unit))
     return found

@@ -77,8 +77,8 @@ class Chain:
     * setup: number of rounds, and the kind of the regressions.
     * models: pairs of the number of an output and its regression.
     * order: numbers of the pairs in the order in which they are applied, as
-      ``IterativeImputer.transform`` does: those of the first round, of the second, and so on. Those
-      of columns that had no missing cell follow, in as many rounds.
+      ``IterativeImputer.transform`` does: those of the first round, of the second, and so on. At
+      the end of each round are those of columns that had no missing cell in the fit.
     * known: numbers of the columns that regressions have; others had no observation.
     * width: number of outputs P; further columns are features.
     * centre, unit: of the features.
@@ -131,12 +131,7 @@ class Chain:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Chain:
-        """The inverse of :meth:`to_arrays`.
-
-        :raises ValueError: for arrays of an earlier version.
-        """
-        if "outputs" not in arrays:
-            raise ValueError("Its regressions are of an earlier version: fit the table again.")
+        """The inverse of :meth:`to_arrays`."""
         rounds, with_inputs, trees = (int(v) for v in arrays["setup"])
         kind: Any = Forest if trees else Line
         models = [

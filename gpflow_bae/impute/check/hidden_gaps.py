@@ -101,7 +101,7 @@ def _inflated(user: UserTable) -> list[str]:
     return [
         f"Column {name!r} holds {', '.join(f'{v:g}' for v in doubtful)}, far from all its other "
         "values, which makes its standard deviation large and errors in it look small: settle that "
-        "cell first."
+        "first."
         for name, column in zip(user.outputs, user.Y.T, strict=True)
         if (doubtful := doubtful_values(column))
     ]

@@ -99,11 +99,13 @@ def variance_scales(
         for gaps, (mean, variance) in zip(hidden, moments, strict=True)
     ]
     factors = np.clip(np.exp(_by_column(hidden, ratios, scale)), _LEAST, _MOST)
-
-    def reach(values: list[np.ndarray]) -> float:
-        return float(np.log(np.quantile(np.concatenate(values), _LEVEL) + 1e-12))
-
-    return VarianceScales(factors, np.exp(_by_column(hidden, [v for _, v in moments], reach)))
+    masks = [gaps.table.test_mask for gaps in hidden]
+    cells = np.concatenate([v[mask] for mask, (_, v) in zip(masks, moments, strict=True)])
+    column = np.concatenate([np.nonzero(mask)[2] for mask in masks])
+    reach = np.full(len(factors), np.quantile(cells, _LEVEL))
+    for p in np.unique(column):
+        reach[p] = np.quantile(cells[column == p], _LEVEL)
+    return VarianceScales(factors, reach)
 
 
 def _quantile_level(num_gaps: int) -> float:

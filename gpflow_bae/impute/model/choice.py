@@ -118,7 +118,7 @@ class Choice:
 def compare(
     hidden: Sequence[HiddenGaps],
     of_gps: Sequence[_Moments] | None,
-    of_rows: Sequence[np.ndarray],
+    of_rows: Callable[[], Sequence[np.ndarray]],
     Z: np.ndarray,
     context: Context,
     to_units: Callable[[np.ndarray, np.ndarray], np.ndarray],
@@ -129,8 +129,9 @@ def compare(
     :param hidden: gaps in a table of standardised outputs.
     :param of_gps: moments [T, N, P] of standardised outputs by the GPs, for each set of gaps; None
         to leave them out.
-    :param of_rows: variances [T, N, P] of standardised outputs by the Gaussian of rows, for each
-        set of gaps; chained regressions, which have none of their own, take them.
+    :param of_rows: a function that returns variances [T, N, P] of standardised outputs by the
+        Gaussian of rows, for each set of gaps. Chained regressions, which have none of their own,
+        take them; without these it is not called.
     :param Z: standardised outputs [T, N, P], with the hidden cells.
     :param to_units: values of cells as they would be filled in, given standardised moments, in
         standard deviations of their columns.
@@ -138,6 +139,7 @@ def compare(
     truth = to_units(Z, np.zeros(Z.shape))
     errors: dict[str, GapErrors] = {}
     setups, scales = {}, {}
+    of_rows = functools.cache(of_rows)
     if of_gps is not None:
         errors[GP] = _errors(hidden, of_gps, truth, to_units)
     for name in names:
@@ -157,7 +159,7 @@ def compare(
         moments = [fit[best] for fit in fits]
         if name in CHAINED:
             means = [mean for mean, _ in moments]
-            scales[name] = _scales_of_chains(hidden, means, of_rows, Z)
+            scales[name] = _scales_of_chains(hidden, means, of_rows(), Z)
         else:
             scales[name] = variance_scales(hidden, moments, Z)
     together = groups(hidden[0].table.output_names)

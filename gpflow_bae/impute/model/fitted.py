@@ -153,7 +153,7 @@ class Fit:
             "plan": self.plan.to_dict(),
             "limits": self.limits,
             "methods": self.choice.methods,
-            "scales": {name: list(self.choice.scales[name]) for name in self.simple},
+            "variance_scales": {name: self.choice.scales[name]._asdict() for name in self.simple},
         }
         arrays = {} if self.posterior is None else self.posterior.to_arrays()
         if self.of_rows is not None:
@@ -171,32 +171,21 @@ class Fit:
         """Read what :meth:`save` wrote.
 
         :param record: what ``fit.json`` in the folder holds.
-        :raises ValueError: for a fit of a model that the imputer no longer has.
         """
-        settings = dict(record["plan"])
-        model = settings.pop("model", "lmc")  # files of earlier versions name one
-        if model != "lmc":
-            raise ValueError(
-                f"{folder} holds a fit of the model {model!r}, which the imputer no longer has: "
-                "fit the table again."
-            )
-        columns = saved_fits.fitted_columns(record)
-        plan, path = Plan.from_dict(settings), folder / saved_fits.POSTERIOR
-        arrays, _ = read_arrays(path)
-        methods = tuple(record.get("methods", [GP] * len(columns.kinds)))
+        columns, plan = saved_fits.fitted_columns(record), Plan.from_dict(record["plan"])
+        arrays, _ = read_arrays(folder / saved_fits.POSTERIOR)
+        methods = tuple(record["methods"])
         simple: dict[str, Simple] = {}
         for name in set(methods) - {GP}:
             prefix = f"simple.{name}."
             own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
             simple[name] = read_simple(name, own)
-        chained = bool({*methods} & {*CHAINED})
-        if (GP in methods and "variance_scales.factors" not in arrays) or (
-            chained and "rows.mean" not in arrays
-        ):
-            raise ValueError(f"{path} was written by an earlier version: fit the table again.")
-        of_rows = GaussianRows(arrays["rows.mean"], arrays["rows.covariance"]) if chained else None
+        of_rows = None
+        if {*methods} & {*CHAINED}:
+            of_rows = GaussianRows(arrays["rows.mean"], arrays["rows.covariance"])
         scales = {
-            name: VarianceScales(*map(np.array, v)) for name, v in record.get("scales", {}).items()
+            name: VarianceScales(**{k: np.array(v) for k, v in scale.items()})
+            for name, scale in record["variance_scales"].items()
         }
         return cls(
             columns,
@@ -324,8 +313,6 @@ def fit_table(
             shown = with_outputs(table, Z)
             drawn = (hide_gaps_if_any(shown, _HIDDEN, seed + k) for k in range(_MASKS))
             hidden = [gaps for gaps in drawn if gaps is not None]
-            tables = [gaps.table for gaps in hidden]
-            of_rows = [predict_rows(fit_rows(plan, t, t.Y), plan, t, t.Y)[1] for t in tables]
         names = SIMPLE if method == AUTO or compared else (method,)
         in_units = settled(standardiser, user.columns.kinds, spread(table.Y, axis=(0, 1)))
         choice = Choice((GP,) * num_outputs)
@@ -334,7 +321,7 @@ def fit_table(
             choice = compare(
                 hidden,
                 of_gps,
-                of_rows,
+                lambda: of_rows or [_variances(plan, gaps.table) for gaps in hidden],
                 Z,
                 context,
                 lambda *z: in_units(*_bounded(standardiser, limits, *z)),
@@ -346,6 +333,11 @@ def fit_table(
             choice = dataclasses.replace(choice, methods=(GP,) * num_outputs, errors={})
     found = Fit(user.columns, standardiser, plan, posterior, limits, choice, table=of)
     return _with_its_methods(found, user, table, method)
+
+
+def _variances(plan: Plan, table: MultiOutputTable) -> np.ndarray:
+    """Variances [T, N, P] of cells by the Gaussian of the rows of a table."""
+    return predict_rows(fit_rows(plan, table, table.Y), plan, table, table.Y)[1]
 
 
 def _with_its_methods(found: Fit, user: UserTable, table: MultiOutputTable, method: str) -> Fit:

@@ -136,9 +136,8 @@ class TablePosterior:
 
         models = models_of(arrays, build)
         smooth = CoregionalisationPosterior(models, plan.fit.cells_per_block) if models else None
-        of_tasks, chances = None, Chances(np.full(len(weight), np.nan))
-        if "chances.rates" in arrays:  # files of earlier versions have none
-            chances = Chances(arrays["chances.rates"], float(arrays["chances.sharpness"]))
+        chances = Chances(arrays["chances.rates"], float(arrays["chances.sharpness"]))
+        of_tasks = None
         if "of_tasks.mean" in arrays:
             of_tasks = CalibratedTasks.from_arrays(arrays, "of_tasks.")
         return cls(plan, smooth, rows, weight, coefficients, scales, chances, of_tasks=of_tasks)

@@ -90,6 +90,8 @@ def fill_categories(
     :param probabilities: of the levels [rows, K], which are the names of its columns.
     """
     levels, chances = list(probabilities.columns), probabilities.to_numpy()
+    if _holds_numbers(column) and pd.to_numeric(pd.Index(map(str, levels)), "coerce").isna().any():
+        column = column.astype(object)  # a column without cells, which is read as one of numbers
     cells = _cells_of(column, levels, table_format)
     best = np.argmax(chances, axis=1)
     chosen = [cells[levels[k]] for k in best[hole]]
@@ -120,10 +122,14 @@ def _cells_of(
         if not absent:
             written.setdefault(word, cell)
             written.setdefault(word.lower(), cell)
-    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+    if _holds_numbers(column):
         return {level: written.get(level, float(level)) for level in levels}
     if not any(isinstance(level, bool) for level in levels):
         return {level: written.get(level, level) for level in levels}
     if pd.api.types.is_bool_dtype(column) or not any(isinstance(v, str) for v in values):
         return {level: level for level in levels}
     return {level: written.get(str(level).lower(), str(level)) for level in levels}
+
+
+def _holds_numbers(column: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)

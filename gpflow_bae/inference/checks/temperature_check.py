@@ -77,11 +77,11 @@ def _deviating(
             relative = 1.0 + heat * (relative - 1.0)
         splits = np.array_split(relative, min(_BATCHES, rounds.shape[1]), axis=1)
         parts = np.array([p.mean(1) for p in splits])
-        mean, error = relative.mean(), parts.std() / np.sqrt(max(parts.size - 1, 1))
-        away = abs(np.log(max(mean, 1e-12)))
-        if abs(mean - 1.0) > tolerance and away > sure * error / mean:
-            off[name] = float(mean)
-    return dict(sorted(off.items(), key=lambda item: -abs(np.log(max(item[1], 1e-12)))))
+        mean = float(relative.mean())
+        error = parts.std() / np.sqrt(max(parts.size - 1, 1))
+        if abs(mean - 1.0) > tolerance and abs(np.log(mean)) > sure * error / mean:
+            off[name] = mean
+    return dict(sorted(off.items(), key=lambda item: -abs(np.log(item[1]))))
 
 
 def _position_heat_factor(posterior: Posterior | TemperedPosterior) -> float:

@@ -91,7 +91,10 @@ def test_weights_and_variances_are_those_that_made_the_gaps(weight: float) -> No
     agreed = Trial(gaps, (m, spread), (m, spread))
     _, scales, _ = calibrate([agreed], m + 0.5 * rng.standard_normal(shape), truth)
     np.testing.assert_allclose(scales.factors, 4.0, rtol=0.25)
-    np.testing.assert_allclose(scales.reach, 0.25**2)
+    # The reach of a column is that of its own cells.
+    spreads = np.square(np.arange(1.0, 6.0)) * spread
+    _, scales, _ = calibrate([Trial(gaps, (m, spreads), (m, spreads))], truth, truth)
+    np.testing.assert_allclose(scales.reach, spreads[0, 0])
 
 
 def test_without_gaps_models_stand_alone() -> None:

@@ -60,6 +60,14 @@ def test_probabilities_are_those_of_bayes(fitted: Imputer) -> None:
         {"fern": 0, "moss": 1, "tree": 2}))[hole].mean()  # fmt: skip
 
 
+def test_a_column_without_any_cell_is_filled_by_the_words_of_the_fit(fitted: Imputer) -> None:
+    """Also where pandas reads it as a column of numbers."""
+    holes = plants()[1][["x", "y"]][:20]
+    as_numbers, as_words = (fitted.impute(holes.assign(kind=none)) for none in (np.nan, None))
+    pd.testing.assert_frame_equal(as_numbers, as_words)
+    assert set(as_numbers["kind"]) <= {"fern", "moss", "tree"}
+
+
 def test_one_column_of_two_classes_has_the_odds_of_discriminant_analysis() -> None:
     """In closed form, from the exact joint moments of a 0/1 column and a Gaussian beside it."""
     rate, apart, spread = 0.3, 2.0, 0.7  # x is N(0, spread) or N(apart, spread)
