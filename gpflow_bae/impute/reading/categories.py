@@ -39,7 +39,12 @@ def are_categories(cells: Cells) -> bool:
 
 
 def read_categories(
-    cells: Cells, problems: Problems, filled: bool, fitted: Sequence[Indicator] | None = None
+    cells: Cells,
+    problems: Problems,
+    filled: bool,
+    fitted: Sequence[Indicator] | None = None,
+    *,
+    said: bool = False,
 ) -> dict[Indicator, np.ndarray]:
     """Columns of zeros and ones [rows], NaN where missing: one for each category.
 
@@ -48,6 +53,7 @@ def read_categories(
 
     :param filled: whether missing cells are to be filled.
     :param fitted: columns of the table of an earlier fit.
+    :param said: whether the user says that these are categories, few as their cells may be.
     """
     name, text, missing = cells.name, cells.text, cells.missing
     lower = text.str.lower()
@@ -61,7 +67,8 @@ def read_categories(
     else:
         counts = known.value_counts()
         rare = len(counts) > _FREE * len(known)
-        if filled and rare and (len(counts) > _FEW or len(known) < _FREE * len(text)):
+        empty = len(known) < _FREE * len(text) and not said
+        if filled and rare and (len(counts) > _FEW or empty):
             problems.add(
                 f"Column {name!r} is text with {len(counts)} different values in {len(known)} "
                 "cells, which is no column of categories",

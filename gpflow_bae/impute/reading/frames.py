@@ -97,7 +97,9 @@ def read_frame(
     Y: dict[Any, np.ndarray] = {}
     for name in (name for name in filled if name in usable):
         if name in words:
-            Y |= read_categories(columns[name], problems, name in outputs, words[name])
+            said = (kinds.get(name) if isinstance(kinds, Mapping) else kinds) == "category"
+            of_column = columns[name], problems, name in outputs, words[name]
+            Y |= read_categories(*of_column, said=said)
         else:
             Y |= columns[name].read_numbers(problems, is_input=False)
     if task in usable:

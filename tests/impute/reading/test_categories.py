@@ -146,6 +146,7 @@ def test_what_is_no_category_is_refused() -> None:
     notes = pd.DataFrame({"v": range(26), "notes": ["broken", None, "moved", "new"] + 22 * [None]})
     with pytest.raises(TableError, match="'notes' is text with 3 different values in 3 cells"):
         read_frame(notes, ["v", "notes"])
+    assert read_frame(notes, ["v", "notes"], kinds={"notes": "category"}).num_holes == 23
     with pytest.raises(TableError, match="text with 26 different values in 26 cells"):
         read_frame(frame, ["name", "v"])
     with pytest.raises(TableError, match="'v' holds what is no number: '<5'"):
