@@ -93,9 +93,9 @@ def test_wrong_arguments_are_named(tmp_path: pathlib.Path) -> None:
 
 
 def test_missing_and_other_files_are_named(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"eeg_small.csv not found.*--data_dir"):
+    with pytest.raises(FileNotFoundError, match=r"eeg_small.csv not found.*data_dir"):
         eeg.load_small(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"60trials.npz not found.*--data_dir"):
+    with pytest.raises(FileNotFoundError, match=r"60trials.npz not found.*data_dir"):
         eeg.load_large(tmp_path)
     (tmp_path / "eeg").mkdir()
     (tmp_path / "eeg" / "eeg_small.csv").write_text("sample,FZ\n0,1.0\n")

@@ -160,7 +160,7 @@ def test_a_station_without_elevation_is_left_out(tmp_path: pathlib.Path) -> None
 
 
 def test_missing_files_are_named(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"ghcnd-stations.txt not found.*--data_dir"):
+    with pytest.raises(FileNotFoundError, match=r"ghcnd-stations.txt not found.*data_dir"):
         japan_weather.load(tmp_path)
     write(tmp_path, {})
     with pytest.raises(FileNotFoundError, match=r"no station file JA\*.dly.*ncei.noaa.gov"):

@@ -17,7 +17,7 @@ needs_data = pytest.mark.skipif(DATA is None, reason="Jura is not on this machin
 
 
 def test_missing_files_are_named(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"prediction.dat.*validation.dat.*--data_dir"):
+    with pytest.raises(FileNotFoundError, match=r"prediction.dat.*validation.dat.*data_dir"):
         jura.load(tmp_path)
 
 

@@ -15,7 +15,7 @@ needs_data = pytest.mark.skipif(DATA is None, reason="missbench is not in the da
 
 
 def test_missing_files_and_unknown_names(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"pah.npz not found.*--data_dir"):
+    with pytest.raises(FileNotFoundError, match=r"pah.npz not found.*data_dir"):
         missbench.load(tmp_path, "pah", "mar")
     with pytest.raises(ValueError, match="pattern must be one of .*, got 'points'"):
         missbench.load(tmp_path, "pah", "points")

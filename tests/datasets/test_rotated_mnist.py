@@ -294,9 +294,9 @@ def test_arguments_are_checked(tmp_path: pathlib.Path) -> None:
 
 
 def test_missing_files_are_named(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"train-images.*train-labels.*--data_dir"):
+    with pytest.raises(FileNotFoundError, match=r"train-images.*train-labels.*data_dir"):
         rotated_mnist.load(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"rotated_mnist3.npz not found.*--data_dir"):
+    with pytest.raises(FileNotFoundError, match=r"rotated_mnist3.npz not found.*data_dir"):
         rotated_mnist.load(tmp_path, source="published")
 
 

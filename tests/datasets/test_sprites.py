@@ -309,7 +309,7 @@ def test_damaged_sheets_are_refused(tmp_path: pathlib.Path) -> None:
 
 
 def test_missing_sheets_are_named(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"body/0.png.*shoes/1.png not found.*--data_dir"):
+    with pytest.raises(FileNotFoundError, match=r"body/0.png.*shoes/1.png not found.*data_dir"):
         sprites.load(tmp_path)
     _write_sheets(tmp_path / "sprites")
     (tmp_path / "sprites" / "hair" / "4.png").unlink()

@@ -15,7 +15,7 @@ needs_data = pytest.mark.skipif(DATA is None, reason="tsi_bench is not in the da
 
 
 def test_missing_files_and_unknown_names(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"italy_air.npz not found.*--data_dir"):
+    with pytest.raises(FileNotFoundError, match=r"italy_air.npz not found.*data_dir"):
         tsi_bench.load(tmp_path, "italy_air", "point01")
     with pytest.raises(ValueError, match="pattern must be one of .*, got 'points'"):
         tsi_bench.load(tmp_path, "italy_air", "points")
