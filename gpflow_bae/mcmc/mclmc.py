@@ -32,7 +32,7 @@ momentum.
 
 **Gradient noise** turns u, as O does, and if it is isotropic that is all it does in the limit of
 small steps (Sommer et al. 2026). In larger ones turns saturate, and the signal has only tanh(s) / s
-of its effect, where s = h d^1/2 |g| / (2 (d - 1)) with the noisy g. On a standard Gaussian with
+of its effect, where ``s = h d^1/2 |g| / (2 (d - 1))`` with the noisy g. On a standard Gaussian with
 noise of the variance c in each direction, variances become::
 
     s coth(s) = 1 + s^2 / 3 + ...,    s = h (1 + c)^1/2 / 2
