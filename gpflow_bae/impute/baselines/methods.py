@@ -12,7 +12,7 @@ from ..method_names import GP, METHODS
 from .chains import Chain, ChainSetup
 from .linear_interpolation import Lines
 
-__all__ = ["SIMPLE", "Context", "Simple", "fit_simple", "read_simple", "variants"]
+__all__ = ["CHAINED", "SIMPLE", "Context", "Simple", "fit_simple", "read_simple", "variants"]
 
 SIMPLE = tuple(name for name in METHODS if name != GP)
 #: Those that have no variances of their own.
