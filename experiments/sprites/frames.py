@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from gpflow_bae.data import StreamedObservations
-from gpflow_bae.data.shards import Chunk, Shards
+from gpflow_bae.data.streams.shards import Chunk, Shards
 from gpflow_bae.datasets.sprites import Frames, Sprites
 
 _SHUFFLED = 2000  # frames, where minibatches are of any

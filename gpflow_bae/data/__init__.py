@@ -6,9 +6,8 @@ from .observations import Observations, as_inputs, in_memory, mask_missing
 from .preparation import check_columns, prepare_data
 from .sparse_table import SparseTable
 from .standardiser import Standardiser
-from .streams import BatchReader, StreamedObservations
+from .streams import BatchReader, StreamedObservations, write_tfrecords
 from .tables import MultiOutputTable, hold_out, pad_tasks
-from .tfrecords import write_tfrecords
 from .unequal_tasks import as_pair
 
 __all__ = [

@@ -10,9 +10,10 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from ..base import Batch, VariationalModel
-from ..core.annotations import check_arguments
-from .model_checks import SPLITTING_ADVICE, check_inputs, check_support
+from ...base import Batch, VariationalModel
+from ...core.annotations import check_arguments
+from ..model_checks import SPLITTING_ADVICE, check_inputs, check_support
+from .order import Order
 from .parquet import ParquetShards
 from .shards import (
     Chunk,
@@ -24,7 +25,6 @@ from .shards import (
     outer_digest,
     survey,
 )
-from .stream_order import Order
 from .tfrecords import TFRecordShards
 
 __all__ = ["BatchReader", "StreamedObservations"]

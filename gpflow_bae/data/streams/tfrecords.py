@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 
-from ..core.files import as_path
+from ...core.files import as_path
 from .shards import CHUNK, Chunk, Shards, files_of
 
 __all__ = ["TFRecordShards", "write_tfrecords"]

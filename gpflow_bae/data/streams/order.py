@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from .minibatches import random_integers
+from ..minibatches import random_integers
 from .shards import Chunk, Shards
 
 __all__ = ["Order"]

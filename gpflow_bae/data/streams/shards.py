@@ -13,7 +13,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..core.files import digest
+from ...core.files import digest
 
 __all__ = [
     "CHUNK",
