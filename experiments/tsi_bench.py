@@ -6,10 +6,9 @@ python -m experiments.tsi_bench --pattern=point01 --data_dir=DATA --out_dir=runs
 hour as time. It is fitted to the training windows, and fills each test window given the window's
 observed cells. ``--fit_to=both`` fits it to the observed cells of the test windows, too, as matrix
 methods are. ``linear_interpolation`` uses a single window; ``iterative_imputer`` is scikit-learn's,
-applied to single hours and fitted to both. ``saits`` and ``csdi`` are networks of PyPOTS with the
-benchmark's settings (:mod:`experiments.baselines.pypots_networks`). Scores are those of all hidden
-cells of the test windows, in the units of the benchmark: ``mae``, ``mse``, and, but for ``saits``,
-``crps`` and ``coverage_90``.
+applied to single hours and fitted to both. ``saits`` is the network of PyPOTS
+(:mod:`experiments.baselines.saits`). Scores are those of all hidden cells of the test windows, in
+the units of the benchmark: ``mae``, ``mse``, and, but for ``saits``, ``crps`` and ``coverage_90``.
 """
 
 from __future__ import annotations
@@ -135,28 +134,22 @@ def _baseline(
     return mean, variance, mean - reach, mean + reach
 
 
-def _network(
+def _saits(
     parts: dict[str, tsi_bench.Windows], plan: Plan, options: driver.Options
 ) -> tuple[np.ndarray, ...]:
-    """Return the same of a network; its means alone if it has no draws."""
-    import numpy as np
-
-    from experiments.baselines import pypots_networks
+    """Return what a network fills, which has no variance."""
+    from experiments.baselines import saits
 
     windows = {name: part.observed for name, part in parts.items()}
     windows["val_complete"] = parts["val"].Y
-    draws = pypots_networks.fill(FLAGS.model, plan.dataset, windows, options.seed)
-    if len(draws) == 1:
-        return (draws[0],)
-    return draws.mean(0), draws.var(0, ddof=1), *np.quantile(draws, [0.05, 0.95], axis=0)
+    return (saits.fill(plan.dataset, windows, options.seed),)
 
 
 _METHODS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "imputer": _imputer,
     "linear_interpolation": _baseline,
     "iterative_imputer": _baseline,
-    "saits": _network,
-    "csdi": _network,
+    "saits": _saits,
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 from absl import app
 
 from experiments import tsi_bench as study
-from experiments.baselines import pypots_networks
+from experiments.baselines import saits
 from gpflow_bae.datasets import tsi_bench
 from tests.experiments.commands import call
 
@@ -43,60 +43,49 @@ def test_a_baseline_has_no_choice_of_windows(tmp_path: pathlib.Path) -> None:
         call(study.STUDY, tmp_path, "--model=linear_interpolation", "--fit_to=both")
 
 
-@pytest.mark.parametrize("num_draws", [1, 10])
-def test_draws_of_a_network_are_means_and_intervals(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, num_draws: int
+def test_saits_sees_no_hidden_cell_but_those_of_validation_windows(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A network sees no hidden cell but those of validation windows; one draw has no interval."""
     rng = np.random.default_rng(0)
     parts = {part: windows(10, rng) for part in ("train", "val", "test")}
-    draws = parts["test"].Y + 2.0 + rng.normal(size=(num_draws, 10, 12, 3))
+    filled = parts["test"].Y + rng.normal(size=(10, 12, 3))
 
-    def fill(model: str, dataset: str, given: dict[str, np.ndarray], seed: int) -> np.ndarray:
-        assert (model, dataset, seed) == ("csdi", "ett_h1", 3)
+    def fill(dataset: str, given: dict[str, np.ndarray], seed: int) -> np.ndarray:
+        assert (dataset, seed) == ("ett_h1", 3)
         assert set(given) == {"train", "val", "val_complete", "test"}
         for part, window in parts.items():
             np.testing.assert_array_equal(np.isnan(given[part]), window.hidden)
-        return draws
+        return filled
 
     monkeypatch.setattr(tsi_bench, "load", lambda *_: parts)
-    monkeypatch.setattr(pypots_networks, "fill", fill)
-    found = call(study.STUDY, tmp_path, "--model=csdi", "--dataset=ett_h1", "--seed=3")["metrics"]
-    hidden = parts["test"].hidden
-    missed = (draws.mean(0) - parts["test"].Y)[hidden]
+    monkeypatch.setattr(saits, "fill", fill)
+    found = call(study.STUDY, tmp_path, "--model=saits", "--dataset=ett_h1", "--seed=3")["metrics"]
+    missed = (filled - parts["test"].Y)[parts["test"].hidden]
+    assert set(found) == {"mae", "mse"}
     assert found["mae"] == pytest.approx(np.abs(missed).mean(), rel=1e-9)
-    if num_draws == 1:
-        assert set(found) == {"mae", "mse"}
-    else:
-        lower, upper = np.sort(draws, axis=0)[[0, -1]]
-        held = (lower < parts["test"].Y) & (parts["test"].Y < upper)
-        assert found["coverage_90"] <= held[hidden].mean() < 0.5
 
 
-def test_a_network_without_its_package_is_refused(
+def test_saits_without_its_package_is_refused(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before anything is trained; the folder can be used again."""
     rng = np.random.default_rng(0)
     parts = {part: windows(10, rng) for part in ("train", "val", "test")}
     monkeypatch.setattr(tsi_bench, "load", lambda *_: parts)
-    monkeypatch.setattr(pypots_networks, "is_installed", lambda: False)
+    monkeypatch.setattr(saits, "is_installed", lambda: False)
     with pytest.raises(app.UsageError, match=r"saits needs PyPOTS: pip install .*\[pypots\]"):
         call(study.STUDY, tmp_path, "--model=saits")
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(not pypots_networks.is_installed(), reason="PyPOTS is not installed")
-@pytest.mark.parametrize("model", ["saits", "csdi"])
-def test_a_network_fills_windows(model: str) -> None:
+@pytest.mark.skipif(not saits.is_installed(), reason="PyPOTS is not installed")
+def test_saits_fills_windows() -> None:
     """Cells that are seen stay, and others are finite."""
     rng = np.random.default_rng(0)
     parts = {part: windows(8, rng) for part in ("train", "val", "test")}
     given = {name: part.observed for name, part in parts.items()}
     given["val_complete"] = parts["val"].Y
-    settings = {"epochs": 1, "patience": 1}
-    draws = pypots_networks.fill(model, "italy_air", given, settings=settings)
-    assert draws.shape[1:] == (8, 12, 3) and np.isfinite(draws).all()
+    filled = saits.fill("italy_air", given, settings={"epochs": 1, "patience": 1})
+    assert filled.shape == (8, 12, 3) and np.isfinite(filled).all()
     seen = ~parts["test"].hidden
-    expected = np.broadcast_to(parts["test"].Y[seen], (len(draws), seen.sum()))
-    np.testing.assert_allclose(draws[:, seen], expected, rtol=1e-6)
+    np.testing.assert_allclose(filled[seen], parts["test"].Y[seen], rtol=1e-6)
