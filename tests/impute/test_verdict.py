@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gpflow_bae.data import MultiOutputTable, Standardiser
+from gpflow_bae.impute import Imputer
 from gpflow_bae.impute.check.hidden_gaps import _scored
 from gpflow_bae.impute.check.verdict import decide
 from gpflow_bae.impute.model.choice import GapErrors
@@ -137,3 +139,20 @@ def test_counts_are_scored_by_the_whole_numbers_that_would_be_filled_in() -> Non
     hidden = counts[gaps.table.test_mask]
     assert covered["count"] == np.mean(hidden <= 1.0) > 0.98
     assert covered["continuous"] == np.mean(hidden == 0.0) < 0.95
+
+
+def test_columns_of_words_or_of_zeros_and_ones_have_no_coverage() -> None:
+    """Their intervals hold 0 and 1, so that in a mean over columns numbers would look covered."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"size": rng.normal(size=200), "sold": rng.integers(2, size=200)})
+    table["kind"] = rng.choice(["a", "b", "c"], 200)
+    found = Imputer(["size", "sold", "kind"], method="mean", progress=False).check(table)
+    (of_numbers,) = {
+        scores["coverage_90"]
+        for scores in found.per_column["column means"].values()
+        if "coverage_90" in scores
+    }
+    assert found.summary["column means"]["coverage_90"] == of_numbers < 1.0
+    words = Imputer(["sold", "kind"], method="mean", progress=False).check(table)
+    assert set(words.summary["column means"]) == {"rmse", "nll"}
+    assert "intervals" not in words.verdict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
@@ -138,10 +139,13 @@ def _scored(
             column: {
                 "rmse": float(np.sqrt(squares[..., p][mask[..., p]].mean())),
                 "nll": float(-density[..., p][mask[..., p]].mean() - np.log(units[p])),
-                "coverage_90": float(inside[..., p][mask[..., p]].mean()),
             }
             for column, p in zip(names, tested, strict=True)
         }
+        for column, p in zip(names, tested, strict=True):
+            if kinds[p].kind != "binary":  # whose intervals mostly hold all there is, 0 and 1
+                share = float(inside[..., p][mask[..., p]].mean())
+                per_column[name][column]["coverage_90"] = share
         errors[name] = by_gap(gaps, squares)
     return per_column, errors
 
@@ -156,18 +160,18 @@ def _judged(
     chosen: bool,
 ) -> CheckResult:
     """The result: averages over columns, and the verdict."""
-    summary = {
-        name: {
-            metric: float(np.mean([found[metric] for found in columns.values()]))
-            for metric in ("rmse", "nll", "coverage_90")
+    summary: dict[str, dict[str, float]] = {}
+    for name, columns in per_column.items():
+        found = list(columns.values())
+        summary[name] = {
+            metric: float(np.mean([scores[metric] for scores in found if metric in scores]))
+            for metric in dict.fromkeys(itertools.chain(*found))
         }
-        for name, columns in per_column.items()
-    }
     first = next(iter(errors))
     tested = np.flatnonzero(gaps.table.test_mask.any((0, 1)))
     of_tested = {n: GapErrors(e.squares[:, tested], e.counts[:, tested]) for n, e in errors.items()}
     names = [gaps.table.output_names[p] for p in tested]
-    coverage = summary[first]["coverage_90"]
+    coverage = summary[first].get("coverage_90")
     verdict = decide(of_tested, names, coverage, seed, filled_by if chosen else None)
     return CheckResult(
         per_column,

@@ -19,7 +19,8 @@ class CheckResult:
     * per_column: scores of each method for each column, ``{method: {column: {score: number}}}``:
       ``rmse`` in standard deviations of the column's observed cells, ``nll``, the negative log
       density of a hidden cell in those units (nats), and ``coverage_90``, the share of hidden
-      cells inside of their 90 % interval. A score that a method does not have is absent.
+      cells inside of their 90 % interval. Columns of zeros and ones, and categories, have no
+      ``coverage_90``: their intervals mostly hold all values that there are.
     * summary: the same scores, averaged over columns, ``{method: {score: number}}``.
     * verdict: a few sentences: how large the error of filled cells is, and which methods fill.
     * best: the method with the lowest error, averaged over columns.

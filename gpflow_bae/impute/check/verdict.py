@@ -43,7 +43,7 @@ class Verdict:
 def decide(
     errors: Mapping[str, GapErrors],
     columns: Sequence[str],
-    coverage: float,
+    coverage: float | None,
     seed: int,
     filled_by: Mapping[str, str] | None = None,
 ) -> Verdict:
@@ -57,7 +57,8 @@ def decide(
 
     :param errors: errors by method, those of what is filled in first; column means are among them.
     :param columns: names of the P columns.
-    :param coverage: share of hidden cells inside of the 90 % intervals of what is filled in.
+    :param coverage: share of hidden cells inside of the 90 % intervals of what is filled in; None
+        if no column has intervals.
     :param seed: seed of the bootstrap.
     :param filled_by: the method of each column of the table, if it was chosen by these errors.
     """
@@ -107,7 +108,7 @@ def decide(
         sentences.append(f"{second} for all columns has {found[second]:.2g}: clearly more.")
     if not filled_by:
         sentences += _of_columns(errors, columns, model, draws, once)
-    if not _COVERAGE[0] <= coverage <= _COVERAGE[1]:
+    if coverage is not None and not _COVERAGE[0] <= coverage <= _COVERAGE[1]:
         tightness = "narrow" if coverage < 0.9 else "wide"
         sentences.append(
             f"The 90 % intervals held {coverage:.0%} of the hidden cells: take them as too "

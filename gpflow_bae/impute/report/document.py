@@ -209,7 +209,8 @@ def _summary(result: CheckResult) -> str:
         + "<p class=small>Averages over columns. RMSE: root mean squared error, in standard "
         "deviations of the column; about 1 is what its mean achieves. NLL: negative log density of "
         "a hidden cell in the same units; lower is better. Coverage: share of hidden cells inside "
-        "of their 90&nbsp;% interval; 90&nbsp;% is right, less is overconfident.</p>"
+        "of their 90&nbsp;% interval, in columns of numbers; 90&nbsp;% is right, less is "
+        "overconfident.</p>"
     )
 
 
