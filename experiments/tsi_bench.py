@@ -9,6 +9,8 @@ methods are. ``linear_interpolation`` uses a single window; ``iterative_imputer`
 applied to single hours and fitted to both. ``saits`` is the network of PyPOTS
 (:mod:`experiments.baselines.saits`). Scores are those of all hidden cells of the test windows, in
 the units of the benchmark: ``mae``, ``mse``, and, but for ``saits``, ``crps`` and ``coverage_90``.
+``validation_coverage_90`` is that of the validation windows, which lie between the training and the
+test windows; no choice is made by them.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from absl import flags
 
@@ -73,16 +75,23 @@ def run(model: str, plan: Plan, options: driver.Options) -> driver.Outcome:
     from gpflow_bae.datasets import tsi_bench
 
     parts = tsi_bench.load(FLAGS.data_dir, plan.dataset, plan.pattern, plan.mask_seed)
-    test = parts["test"]
     started = time.perf_counter()
     filled = _METHODS[model](parts, plan, options)
     seconds = time.perf_counter() - started
-    truth, mean, *spread = (np.asarray(v)[test.hidden][:, None] for v in (test.Y, *filled))
+
+    def hidden(part: str) -> list[np.ndarray]:
+        windows = parts[part]
+        return [np.asarray(v)[windows.hidden][:, None] for v in (windows.Y, *filled[part])]
+
+    truth, mean, *spread = hidden("test")
     found = {"mae": metrics.mae(truth, mean), "mse": metrics.rmse(truth, mean) ** 2}
     if spread:
-        variance, lower, upper = spread
+        variance, *ends = spread
         found["crps"] = metrics.crps(truth, mean, variance)
-        found["coverage_90"] = metrics.coverage_from_intervals(truth, lower, upper)
+        found["coverage_90"] = metrics.coverage_from_intervals(truth, *ends)
+    if "val" in filled:
+        truth, _, _, *ends = hidden("val")
+        found["validation_coverage_90"] = metrics.coverage_from_intervals(truth, *ends)
     return driver.Outcome(
         metrics=found,
         num_parameters=0,
@@ -98,10 +107,12 @@ def _hours(windows: np.ndarray) -> np.ndarray:
     return np.tile(hours[:, None], (len(windows), 1, 1))
 
 
-def _imputer(
-    parts: dict[str, tsi_bench.Windows], plan: Plan, options: driver.Options
-) -> tuple[np.ndarray, ...]:
-    """Return means, variances and ends of 90 % intervals [T, N, P] of the test windows."""
+_Filled = dict[str, tuple["np.ndarray", ...]]
+"""Means, variances and ends of 90 % intervals [T, N, P] by part, such as the test windows."""
+
+
+def _imputer(parts: dict[str, tsi_bench.Windows], plan: Plan, options: driver.Options) -> _Filled:
+    """Return predictions of the validation and test windows, given the observed cells of each."""
     import numpy as np
 
     from gpflow_bae.impute import Imputer
@@ -112,14 +123,13 @@ def _imputer(
         Y = np.concatenate([Y, test])
     imputer = Imputer(seed=options.seed, progress=options.progress).fit(_hours(Y), Y)
     if plan.fit_to == "both":
-        return tuple(v[-len(test) :] for v in imputer.predict_cells())
-    return tuple(imputer.predict_cells(_hours(test), test))
+        return {"test": tuple(v[-len(test) :] for v in imputer.predict_cells())}
+    windows = {part: parts[part].observed for part in ("val", "test")}
+    return {part: tuple(imputer.predict_cells(_hours(Y), Y)) for part, Y in windows.items()}
 
 
-def _baseline(
-    parts: dict[str, tsi_bench.Windows], plan: Plan, options: driver.Options
-) -> tuple[np.ndarray, ...]:
-    """Return the same of a baseline that is fitted to all windows at once."""
+def _baseline(parts: dict[str, tsi_bench.Windows], plan: Plan, options: driver.Options) -> _Filled:
+    """Return those of the test windows by a baseline that is fitted to all windows at once."""
     import numpy as np
 
     from experiments.baselines import iterative_imputer, linear_interpolation
@@ -131,21 +141,19 @@ def _baseline(
     moments = methods[FLAGS.model].fit_predict(MultiOutputTable(_hours(Y), Y), options.seed)
     mean, variance = (v[-len(test) :] for v in moments)
     reach = 1.6448536269514722 * np.sqrt(variance)  # the normal distribution's 95 % quantile
-    return mean, variance, mean - reach, mean + reach
+    return {"test": (mean, variance, mean - reach, mean + reach)}
 
 
-def _saits(
-    parts: dict[str, tsi_bench.Windows], plan: Plan, options: driver.Options
-) -> tuple[np.ndarray, ...]:
-    """Return what a network fills, which has no variance."""
+def _saits(parts: dict[str, tsi_bench.Windows], plan: Plan, options: driver.Options) -> _Filled:
+    """Return the test windows as a network fills them, which has no variances."""
     from experiments.baselines import saits
 
     windows = {name: part.observed for name, part in parts.items()}
     windows["val_complete"] = parts["val"].Y
-    return (saits.fill(plan.dataset, windows, options.seed),)
+    return {"test": (saits.fill(plan.dataset, windows, options.seed),)}
 
 
-_METHODS: dict[str, Callable[..., tuple[Any, ...]]] = {
+_METHODS: dict[str, Callable[..., _Filled]] = {
     "imputer": _imputer,
     "linear_interpolation": _baseline,
     "iterative_imputer": _baseline,

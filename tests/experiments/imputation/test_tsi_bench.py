@@ -1,5 +1,7 @@
 """The study of TSI-Bench: scores are over the hidden cells of the test windows."""
 
+from __future__ import annotations
+
 import pathlib
 
 import numpy as np
@@ -8,6 +10,7 @@ from absl import app
 
 from experiments import tsi_bench as study
 from experiments.baselines import saits
+from gpflow_bae import impute
 from gpflow_bae.datasets import tsi_bench
 from tests.experiments.commands import call
 
@@ -36,6 +39,35 @@ def test_scores_are_of_the_hidden_cells(
     assert found["mae"] == pytest.approx(np.abs(missed).mean(), rel=1e-9)
     assert found["mse"] == pytest.approx(np.square(missed).mean(), rel=1e-9)
     assert 0.0 < found["crps"] < found["mae"] * 1.5 and 0.5 < found["coverage_90"] <= 1.0
+
+
+class Flat:
+    """An imputer that fills everything with 0, from -1 to 1."""
+
+    def __init__(self, **settings: object):
+        pass
+
+    def fit(self, X: np.ndarray, Y: np.ndarray) -> Flat:
+        assert len(Y) == 40
+        return self
+
+    def predict_cells(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, ...]:
+        ones = np.ones_like(Y)
+        return 0.0 * ones, ones, -ones, ones
+
+
+def test_intervals_are_judged_on_test_and_on_validation_windows(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    parts = {part: windows(number, rng) for part, number in (("train", 40), ("val", 15))}
+    parts["test"] = windows(10, rng)
+    monkeypatch.setattr(tsi_bench, "load", lambda *_: parts)
+    monkeypatch.setattr(impute, "Imputer", Flat)
+    found = call(study.STUDY, tmp_path, "--model=imputer")["metrics"]
+    for name, part in (("coverage_90", "test"), ("validation_coverage_90", "val")):
+        hidden = parts[part].Y[parts[part].hidden]
+        assert found[name] == pytest.approx(np.mean(np.abs(hidden) <= 1.0))
 
 
 def test_a_baseline_has_no_choice_of_windows(tmp_path: pathlib.Path) -> None:
