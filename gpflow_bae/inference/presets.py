@@ -41,9 +41,10 @@ def amortized_preset(
     ``"paper"`` has the moving-ball settings of Tran et al. (2023).
 
     ``"ensemble"`` has chains of microcanonical Langevin on full batches, as Sommer et al. (2025)
-    run them on networks: a large variance of the energy error, and a few thousand steps from a
-    mode. It is for many chains with different starts (``num_chains=8, warm_start=ModeStart()`` for
-    a ``TemperedBAE``), weighted by :func:`gpflow_bae.diagnostics.stacking_weights`.
+    run them on networks: a few thousand steps from a mode, with a large variance of the energy
+    error in burn-in, and a smaller one after it. It is for many chains with different starts
+    (``num_chains=8, warm_start=ModeStart()`` for a ``TemperedBAE``), weighted by
+    :func:`gpflow_bae.diagnostics.stacking_weights`.
 
     :param model, data: the model, and its data from :func:`gpflow_bae.data.prepare_data`, for
         ``"auto"``; without them it is adaptive SGHMC.
@@ -54,7 +55,7 @@ def amortized_preset(
         return AmortizedSettings(), adaptive_sghmc.build()
     if name == "ensemble":
         settings = AmortizedSettings(burnin=2500, num_samples=50, thinning=100)
-        return settings, from_energy_variance(mclmc.build(0.005, 0.005), 0.5)
+        return settings, from_energy_variance(mclmc.build(0.005, 0.005), 0.02, exploring=0.5)
     if name != "auto":
         raise ValueError(f'The presets are "auto", "paper" and "ensemble", got {name!r}.')
     coordinates = _coordinates(model, data)

@@ -4,8 +4,9 @@ With velocities of fixed length (:mod:`gpflow_bae.mcmc.mclmc`) the energy, minus
 plus the work of the turns, is constant along exact dynamics, and its error in a step measures the
 discretisation error. Its variance per dimension determines the bias of positions, independently of
 the dimension and the target (Robnik and Seljak 2024, section 4): 5e-4 for expectations of smooth
-targets, 0.1 and more for ensembles of networks, where the bias is small beside that of limited
-exploration (Sommer et al. 2025).
+targets; 0.02 for networks, of which a linear one then has posterior variances at most a quarter too
+large; and 0.5 to explore in burn-in (Sommer et al. 2025), which makes them more than 1.4 times as
+large.
 
 The error of a step between positions q and q', with half a turn at either end::
 
@@ -55,6 +56,7 @@ def from_energy_variance(
     desired: float = 5e-4,
     every: int = 5,
     isotropic_noise: bool = False,
+    exploring: float | None = None,
 ) -> SamplingAlgorithm:
     """Return ``mclmc`` with the step size adapted to this variance of the energy error.
 
@@ -63,8 +65,8 @@ def from_energy_variance(
     >>> sampler.settings["step_size"], sampler.settings["step_size_search"]
     (0.01, 'energy variance, desired 0.0005')
 
-    It is adapted during burn-in and then fixed. The step size of ``sampler`` is the initial value;
-    the distance over which the direction decorrelates does not change with the step size.
+    It is adapted during burn-in and fixed after it. The step size of ``sampler`` is the initial
+    value; the distance over which the direction decorrelates does not change with the step size.
     ``sampler.info`` gains ``step_size`` and ``energy_variance``, its expected variance.
 
     :param sampler: returned by :func:`gpflow_bae.mcmc.mclmc.build`, with a numeric step size.
@@ -73,12 +75,19 @@ def from_energy_variance(
         of three gradients of a minibatch.
     :param isotropic_noise: whether gradients are of minibatches, in coordinates in which their
         noise is isotropic. In others it would bias the chain.
+    :param exploring: variance of the energy error during burn-in, if it is not the desired one:
+        larger steps leave a start sooner. After it the step size is the sixth root of their ratio
+        times as large.
     :raises ValueError: if an argument is out of its range, for another sampler, or, at run time,
         without the density of all data if there is no isotropic noise.
     """
     check_sampler(sampler)
     if not desired > 0.0:
         raise ValueError(f"desired variance of the energy error must be positive, got {desired}.")
+    if exploring is not None and not exploring >= desired:
+        raise ValueError(
+            f"exploring must be at least the desired variance of {desired:g}, got {exploring}."
+        )
     if every < 1:
         raise ValueError(f"every, in steps, must be at least 1, got {every}.")
     if sampler.name != "mclmc":
@@ -106,7 +115,19 @@ def from_energy_variance(
     def init(position: Position, target: Target) -> State:
         state = sampler.init(position, target)
         zero = tf.constant(0.0, tf.float64)
-        return state._replace(shared={**state.shared, "error": zero, "estimates": zero})
+        more = {"error": zero, "estimates": zero}
+        if exploring is not None:
+            more["explores"] = tf.constant(1.0, tf.float64)
+        return state._replace(shared={**state.shared, **more})
+
+    def with_size_of_phase(state: State, adapt: Any) -> State:
+        """Reduce the step size in the first step after burn-in."""
+        assert exploring is not None
+        ratio = (desired / exploring) ** (1.0 / 6.0)
+        explores = state.shared["explores"] * tf.cast(adapt, tf.float64)
+        factor = 1.0 - (1.0 - ratio) * (state.shared["explores"] - explores)
+        changed = with_step_size(state, factor * state.shared["step_size"])
+        return changed._replace(shared={**changed.shared, "explores": explores})
 
     def step(state: State, target: Target, seed: Seed, at: Step) -> State:
         if target.evaluate is None and not isotropic_noise:
@@ -115,10 +136,12 @@ def from_energy_variance(
                 "minibatches biases mclmc: take full batches. isotropic_noise=True is for "
                 "coordinates in which their noise is isotropic."
             )
+        if exploring is not None:
+            state = with_size_of_phase(state, at.adapt)
         after = sampler.step(state, target, seed, at)
 
         def adapted() -> State:
-            return _adapted(state, after, target, seed, desired)
+            return _adapted(state, after, target, seed, exploring or desired)
 
         due = tf.equal(tf.math.floormod(at.number, every), 0) & at.adapt
         return when(due, adapted, after)
@@ -131,7 +154,8 @@ def from_energy_variance(
             "energy_variance": tf.exp(state.shared["error"]) * h**6,
         }
 
-    search = {"step_size_search": f"energy variance, desired {desired:g}"}
+    of_burnin = "" if exploring is None else f", {exploring:g} in burn-in"
+    search = {"step_size_search": f"energy variance, desired {desired:g}{of_burnin}"}
     return sampler._replace(
         init=init, step=step, info=info, settings={**sampler.settings, **search}
     )

@@ -125,6 +125,23 @@ def test_the_variance_of_the_error_becomes_what_was_asked_for(desired: float) ->
     np.testing.assert_allclose(sampler.info(after)["energy_variance"], desired, rtol=0.05)
 
 
+def test_steps_that_explore_end_with_burn_in() -> None:
+    """The variance is 0.5 in burn-in and 0.02 after it, and the step size changes once."""
+    sampler = from_energy_variance(mclmc.build(0.001, 0.01), 0.02, every=1, exploring=0.5)
+    state, errors = steps(sampler, start(sampler), 1500, adapt=True)
+    np.testing.assert_allclose(np.mean(errors[1000:]), 0.5, rtol=0.6)
+    h = float(state.shared["step_size"])
+    after, errors = steps(sampler, state, 2000, adapt=False, first=1500)
+    np.testing.assert_allclose(np.mean(errors), 0.02, rtol=0.6)
+    found = float(after.shared["step_size"])
+    np.testing.assert_allclose(found, h * (0.02 / 0.5) ** (1 / 6), rtol=1e-12)
+    lengths = [
+        np.sqrt(sum(np.sum(np.square(m)) for m in tf.nest.flatten(s.elements["momentum"])))
+        for s in (state, after)
+    ]
+    np.testing.assert_allclose(lengths[1] / lengths[0], found / h, rtol=1e-9)
+
+
 def test_leaves_at_rest_are_no_dimensions() -> None:
     """With the second leaf at temperature 0 the error is that of the first alone."""
     sampler = mclmc.build(0.1, 0.1)
@@ -177,6 +194,8 @@ def test_who_may_ask() -> None:
         from_energy_variance(mclmc.build(), -1.0)
     with pytest.raises(ValueError, match="every, in steps"):
         from_energy_variance(mclmc.build(), every=0)
+    with pytest.raises(ValueError, match="exploring must be at least the desired variance of 0.1"):
+        from_energy_variance(mclmc.build(), 0.1, exploring=0.05)
     sampler = from_energy_variance(mclmc.build(0.1))
     state = sampler.init(tf.zeros([3]), target())
     with pytest.raises(ValueError, match="density of all data.*: take full batches"):

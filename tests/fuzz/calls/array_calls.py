@@ -56,7 +56,12 @@ SAMPLERS: dict[str, Call] = {
     ),
     "from_energy_variance": (
         mcmc.energy_variance.from_energy_variance,
-        lambda: {"sampler": mcmc.mclmc.build(0.01, 0.1), "desired": 0.5, "every": 2},
+        lambda: {
+            "sampler": mcmc.mclmc.build(0.01, 0.1),
+            "desired": 0.5,
+            "every": 2,
+            "exploring": 0.6,
+        },
     ),
 }
 SETTINGS: dict[str, Call] = {
