@@ -35,11 +35,12 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
     a linear network up to a quarter too large. Chains stay near their modes, so that predictions
     average over the samples of all of them.
 
-    A step on a minibatch follows a noisy gradient. It is taken in coordinates in which the noise is
+    Steps are taken in coordinates in which posterior variances are about 1, fitted in the first
+    half of burn-in. On all rows they are the weights in units of their Fisher information. A step
+    on a minibatch follows a noisy gradient, and its coordinates are those in which the noise is
     isotropic, so that it only turns the chain's direction (Sommer et al. 2026, "Can microcanonical
     Langevin dynamics leverage mini-batch gradient noise?", who scale single weights; here layers
-    are rotated, too). As the noise has about the covariance of the information, posterior variances
-    are then about 1 as well. The coordinates are fitted in the first half of burn-in.
+    are rotated, too); the noise has about the covariance of the information.
 
     y is standardised inside. A column enters twice, standardised and as the rank of its value
     among the rows of ``fit``, so that skewed columns need no logarithms.
