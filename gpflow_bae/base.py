@@ -79,6 +79,7 @@ class Snapshot(NamedTuple):
 
     X: tf.Tensor  # [1, N, D]
     codes: tf.Tensor  # [1, N, L]
+    seen: tf.Tensor | None = None  # [1, N, 1], whether a point has observations; None if all have
 
 
 class VariationalTerms(NamedTuple):

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike
 from ..base import Batch, Cells, Neighbours
 from ..core.arguments import as_array, as_numbers
 from ..core.files import digest
-from .compressed_rows import CompressedRows, dense_rows
+from .compressed_rows import CompressedRows, dense_rows, rows_seen
 from .minibatches import draw_indices
 from .streams import StreamedObservations
 from .unequal_tasks import TaskRows
@@ -70,6 +70,11 @@ class Observations(NamedTuple):
     def num_points(self) -> int:
         """Total number of points of all tasks, padding included."""
         return int(self.Y.shape[0] * self.Y.shape[1])
+
+    @property
+    def num_seen(self) -> int:
+        """Number of points of all tasks that have an observation, as padding has none."""
+        return self.num_points if self.mask is None else np.count_nonzero(rows_seen(self.mask))
 
     @property
     def num_outputs(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -9,11 +10,12 @@ from gpflow.base import TensorType
 from gpflow.logdensities import gaussian
 
 from ..base import Batch, Neighbours, Snapshot
+from ..data.compressed_rows import rows_seen
 from ..encoders import RowCodes
 from ..encoders.base import Noise
 from ..latent_priors.base import LOG_2PI, GaussianLatentPrior, LatentProcess, expected_log_prob
 from ..mcmc.noise import item_noise
-from .base import BoundGuide, CodeDraws, uninformative_where_empty
+from .base import UNINFORMATIVE_VARIANCE, BoundGuide, CodeDraws, uninformative_where_empty
 
 __all__ = ["CodePosterior", "GaussianGuide", "MeanFieldGuide"]
 
@@ -105,15 +107,29 @@ class MeanFieldGuide(GaussianGuide):
     computes only its own codes; those of the others are in a snapshot, as old as the engine's
     settings allow. Casale et al. (section 3.3) use a Taylor expansion of that term once an epoch.
 
-    A point without any observation keeps the Gaussian of the encoder, and is part of
-    the bound, so omit such points instead of padding.
+    A point without any observation, such as the padding of a task that is shorter than others, has
+    the prior's marginal, and no part in the bound: that is the bound of the other points alone.
     """
 
     uses_prior_variance = False
 
     def encode(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return means and variances [T, N, L] of q(latents)."""
+        """Return the encoder's means and variances [T, N, L], also of points without observation.
+
+        Those of q(latents) are :meth:`codes`.
+        """
         return self.moments(batch)
+
+    def codes(self, prior: LatentProcess, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return means and variances [T, N, L] of q(latents)."""
+        mean, variance = self.encode(batch)
+        if batch.mask is None:
+            return mean, variance
+        seen = rows_seen(batch.mask)
+        return (
+            tf.where(seen, mean, prior.mean(batch.X)),
+            tf.where(seen, variance, prior.marginal_variance(batch.X)),
+        )
 
     def pseudo_observations(
         self, prior: LatentProcess, batch: Batch, seed: TensorType, num_draws: int = 16
@@ -133,8 +149,10 @@ class MeanFieldGuide(GaussianGuide):
         """Return the current codes of all points; None if minibatches do not need them."""
         if data.axis == 0 or data.neighbours is not None:
             return None
-        mean, _ = self.encode(data.gather(None))
-        return Snapshot(data.X, tf.stop_gradient(mean))
+        batch = data.gather(None)
+        mean, _ = self.encode(batch)
+        seen = None if batch.mask is None else rows_seen(batch.mask)
+        return Snapshot(data.X, tf.stop_gradient(mean), seen)
 
     def posterior(
         self, prior: LatentProcess, batch: Batch, snapshot: Snapshot | None = None
@@ -148,12 +166,13 @@ class MeanFieldGuide(GaussianGuide):
                 f"Mean-field codes need a prior with a density, and {type(prior).__name__} has "
                 "none; use GP, SparseGP or StandardNormal."
             )
-        mean, variance = self.encode(batch)
-        entropy = 0.5 * tf.reduce_sum(tf.math.log(variance) + 1.0 + LOG_2PI)
+        mean, variance = self.codes(prior, batch)
+        seen = None if batch.mask is None else rows_seen(batch.mask)
+        entropy = 0.5 * tf.reduce_sum(_of_seen(tf.math.log(variance) + 1.0 + LOG_2PI, seen))
         if batch.near is not None:
             expected = self._expected_given_neighbours(prior, batch, mean, variance)
         elif snapshot is None or batch.indices is None:
-            expected = expected_log_prob(prior, batch.X, mean, variance)
+            expected = _expected_of_seen(prior, batch.X, mean, variance, seen)
         else:
             expected = _expected_given_snapshot(prior, snapshot, batch, mean, variance)
         return CodePosterior(mean, variance, -tf.reduce_sum(expected) - entropy)
@@ -173,8 +192,37 @@ class MeanFieldGuide(GaussianGuide):
 
         X = itself_last(near.X, tf.convert_to_tensor(batch.X))
         codes, variances = map(itself_last, others, (mean, variance))
-        present = tf.concat([near.present, tf.ones_like(near.present[:, :1])], -1)
-        return conditionals.log_conditionals(X, codes, present, variances)
+        there = near.present
+        if near.mask is not None:
+            there &= tf.reshape(rows_seen(near.mask), tf.shape(there))
+        present = tf.concat([there, tf.ones_like(there[:, :1])], -1)
+        found = conditionals.log_conditionals(X, codes, present, variances)
+        return found if batch.mask is None else _of_seen(found, rows_seen(batch.mask)[..., 0])
+
+
+def _of_seen(values: tf.Tensor, seen: tf.Tensor | None) -> tf.Tensor:
+    """Return values with zeros at points without observation; all if ``seen`` is None."""
+    return values if seen is None else tf.where(seen, values, tf.zeros_like(values))
+
+
+def _expected_of_seen(
+    prior: GaussianLatentPrior,
+    X: TensorType | None,
+    mean: tf.Tensor,
+    variance: tf.Tensor,
+    seen: tf.Tensor | None,
+) -> tf.Tensor:
+    """Return E_q[log p(latents | X)] [batch...] of the codes of points with an observation.
+
+    :param seen: [batch..., N, 1]; None for all points.
+    """
+    if seen is None:
+        return expected_log_prob(prior, X, mean, variance)
+    # A code with huge noise around it says nothing, and has the density of this noise at its mean.
+    noise = tf.where(seen, tf.zeros_like(mean), tf.cast(UNINFORMATIVE_VARIANCE, mean.dtype))
+    found = expected_log_prob(prior, X, mean, variance, noise)
+    left_out = tf.reduce_sum(tf.cast(noise > 0.0, mean.dtype), [-2, -1])
+    return found + 0.5 * (LOG_2PI + math.log(UNINFORMATIVE_VARIANCE)) * left_out
 
 
 def _expected_given_snapshot(
@@ -188,8 +236,7 @@ def _expected_given_snapshot(
     scale, indices = batch.point_scale, tf.convert_to_tensor(batch.indices)
     amplified = scale * mean - tf.stop_gradient((scale - 1.0) * mean)  # the value is the mean
     codes = tf.tensor_scatter_nd_update(whole.codes[0], indices[:, None], amplified[0])[None]
-    precision = prior.precision_diagonal(whole.X, tf.shape(codes))
-    precision = tf.broadcast_to(precision, tf.shape(codes))
-    quadratic = tf.gather(precision, indices, axis=1) * variance
-    log_prob = tf.reduce_sum(prior.log_prob(whole.X, codes))
-    return log_prob / scale - 0.5 * tf.reduce_sum(quadratic)
+    spread = tf.tensor_scatter_nd_update(
+        tf.zeros_like(whole.codes[0]), indices[:, None], scale * variance[0]
+    )
+    return _expected_of_seen(prior, whole.X, codes, spread[None], whole.seen) / scale

@@ -78,7 +78,7 @@ def _coordinates(model: Any, data: Any) -> Literal["none", "prior", "fisher"]:
     owned = [path for move in allowed_moves(model) for path in move.owned]
     shapes = [p.shape for p in model.sampled.parameters if len(p.shape) > 1]
     widest = max((math.prod(shape[:-1]) + shape[-1] for shape in shapes), default=0)
-    if has_code_covariance(model, data) and widest <= data.num_points:
+    if has_code_covariance(model, data) and widest <= data.num_seen:
         with contextlib.suppress(ValueError):  # which says what stands in the way
             FisherPreconditioner(model, data, 1, lambda at: State(at, {}, {}), owned)
             return "fisher"

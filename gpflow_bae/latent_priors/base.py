@@ -193,9 +193,12 @@ class GaussianLatentPrior(LatentProcess):
         """
         return None
 
-    def precision_diagonal(self, X: TensorType | None, shape: TensorType) -> tf.Tensor:
+    def precision_diagonal(
+        self, X: TensorType | None, shape: TensorType, noise: TensorType | None = None
+    ) -> tf.Tensor:
         """Return the diagonal of the codes' precision; broadcasts to ``shape = [batch..., N, L]``.
 
+        :param noise: variances [batch..., N, L] of noise that is added to the codes; None for none.
         :raises NotImplementedError: if the prior does not implement it.
         """
         raise NotImplementedError(
@@ -210,12 +213,23 @@ class GaussianLatentPrior(LatentProcess):
 
 
 def expected_log_prob(
-    prior: GaussianLatentPrior, X: TensorType | None, mean: TensorType, variance: TensorType
+    prior: GaussianLatentPrior,
+    X: TensorType | None,
+    mean: TensorType,
+    variance: TensorType,
+    noise: TensorType | None = None,
 ) -> tf.Tensor:
     """Compute E[log p(latents | X)] for independent ``latents ~ N(mean, variance)``: [batch...].
 
     Casale et al. (2018), eq. 7: the log density is quadratic, so its expectation is its value at
     the mean, less half of the precision's diagonal times the variances.
+
+    :param noise: variances [batch..., N, L] of noise around the prior's codes, of which ``latents``
+        are then the sum; large ones leave codes out. None for none.
     """
-    quadratic = prior.precision_diagonal(X, tf.shape(mean)) * variance
-    return prior.log_prob(X, mean) - 0.5 * tf.reduce_sum(quadratic, axis=[-2, -1])
+    if noise is None:
+        density, precision = prior.log_prob(X, mean), prior.precision_diagonal(X, tf.shape(mean))
+    else:
+        density = prior.condition(X, mean, noise).log_marginal
+        precision = prior.precision_diagonal(X, tf.shape(mean), noise)
+    return density - 0.5 * tf.reduce_sum(precision * variance, axis=[-2, -1])

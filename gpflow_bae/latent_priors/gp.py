@@ -68,8 +68,12 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
         covariance = self._covariance(X)
         return tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + self._noise())
 
-    def precision_diagonal(self, X: TensorType, shape: TensorType) -> tf.Tensor:
+    def precision_diagonal(
+        self, X: TensorType, shape: TensorType, noise: TensorType | None = None
+    ) -> tf.Tensor:
         covariance = self.code_covariance(X)
+        if noise is not None:
+            covariance += tf.linalg.diag(channels_first(noise))
         L = cholesky(covariance, f"K(X, X) + noise of the latent GP ({self._kernel_names()})")
         inverse = tf.linalg.triangular_solve(L, tf.eye(tf.shape(L)[-1], dtype=L.dtype))
         return channels_first(tf.reduce_sum(tf.square(inverse), axis=-2))

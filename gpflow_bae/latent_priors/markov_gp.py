@@ -137,14 +137,17 @@ class MarkovGP(GP):
             evidence += tf.reduce_sum(densities, axis=-1)
         return evidence
 
-    def precision_diagonal(self, X: TensorType, shape: TensorType) -> tf.Tensor:
-        """Return the diagonal of (K + s I)^-1 = I / s - Cov(f | codes) / s^2."""
+    def precision_diagonal(
+        self, X: TensorType, shape: TensorType, noise: TensorType | None = None
+    ) -> tf.Tensor:
+        """Return the diagonal of (K + S)^-1 = S^-1 - S^-1 Cov(f | codes) S^-1, S of the noise."""
         order, times = _in_order(X)
-        noise = self._noise()
-        y = tf.zeros_like(times)[..., None, :]
-        y = tf.repeat(y, len(self.kernels), axis=-2)
-        variance = self._function(times, y, tf.zeros_like(y) + 1.0 / noise).variance
-        found = (1.0 - variance / noise) / noise
+        total = tf.repeat(tf.zeros_like(times)[..., None, :], len(self.kernels), axis=-2)
+        total += self._noise()
+        if noise is not None:
+            total += _take(channels_first(noise), order)
+        variance = self._function(times, tf.zeros_like(total), 1.0 / total).variance
+        found = (1.0 - variance / total) / total
         return channels_first(_take(found, tf.argsort(order, axis=-1)))
 
     @check_shapes(

@@ -222,9 +222,13 @@ class NearestNeighbourGP(GP):
             terms -= 0.5 * (variance[..., -1, :] + spread) / left
         return tf.reduce_sum(terms, axis=-1)
 
-    def precision_diagonal(self, X: TensorType, shape: TensorType) -> tf.Tensor:
+    def precision_diagonal(
+        self, X: TensorType, shape: TensorType, noise: TensorType | None = None
+    ) -> tf.Tensor:
         """Return 1 / v of each point plus w^2 / v of its children, w being its weight in them."""
-        weights, variance = self._conditionals(self._check_points(X), self._code_noise_of_points())
+        total = self._code_noise_of_points()
+        total = total if noise is None else total + noise
+        weights, variance = self._conditionals(self._check_points(X), total)
         parts = tf.square(weights) / variance[..., None, :]  # [(T,) N, m, C]
         lead, number = tf.shape(variance)[:-2], tf.shape(variance)[-2]
         tasks = tf.reduce_prod(lead)

@@ -121,12 +121,15 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
         covariance = tf.linalg.matmul(features, features, transpose_a=True)
         return covariance + tf.linalg.diag(self._residual_noise(left))
 
-    def precision_diagonal(self, X: TensorType, shape: TensorType) -> tf.Tensor:
+    def precision_diagonal(
+        self, X: TensorType, shape: TensorType, noise: TensorType | None = None
+    ) -> tf.Tensor:
         features, left = self._features(X)
-        noise = self._residual_noise(left)
+        own = self._residual_noise(left)
+        own = own if noise is None else own + channels_first(noise)
         if self.whitened_inducing is not None:
-            return channels_first(1.0 / noise)
-        scaled = features * tf.math.rsqrt(noise)[..., None, :]
+            return channels_first(1.0 / own)
+        scaled = features * tf.math.rsqrt(own)[..., None, :]
         # Matrix inversion lemma: (D + Q)^-1 = D^-1/2 (I - A^T (I + A A^T)^-1 A) D^-1/2.
         solved = tf.linalg.triangular_solve(self._precision_factor(gram(scaled)), scaled)
-        return channels_first((1.0 - tf.reduce_sum(tf.square(solved), axis=-2)) / noise)
+        return channels_first((1.0 - tf.reduce_sum(tf.square(solved), axis=-2)) / own)

@@ -33,8 +33,11 @@ class StandardNormal(GaussianLatentPrior):
     def marginal_variance(self, X: TensorType | None) -> tf.Tensor:
         return tf.ones([1, self.latent_dim], gpflow.default_float())
 
-    def precision_diagonal(self, X: TensorType | None, shape: TensorType) -> tf.Tensor:
-        return tf.ones(shape, gpflow.default_float())
+    def precision_diagonal(
+        self, X: TensorType | None, shape: TensorType, noise: TensorType | None = None
+    ) -> tf.Tensor:
+        ones = tf.ones(shape, gpflow.default_float())
+        return ones if noise is None else ones / (1.0 + noise)
 
     def predict(
         self,

@@ -21,6 +21,8 @@ from .gpflow_interface import ExternalDataModel
 
 __all__ = ["CVAE", "VAE", "VariationalAutoencoder"]
 
+_NO_SEED = (0, 0)  # pseudo-observations of a Gaussian encoder are no draws
+
 
 def as_gaussian_encoder(encoder: Network) -> Any:
     """Wrap a Keras model with 2 L outputs in a Gaussian encoder; return a module unchanged."""
@@ -136,8 +138,9 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
                 "of that name, which remembers its data, is here "
                 "gpflow_bae.Posterior.from_point(model, (X, Y))."
             )
-        Y, mask = with_mask(Y, mask)
-        return self.prior_for(Batch(X, Y, mask)).condition(X, *self.encode(X, Y, mask))
+        batch = Batch(X, *with_mask(Y, mask))
+        prior = self.prior_for(batch)
+        return prior.condition(X, *self.guide.pseudo_observations(prior, batch, _NO_SEED))
 
     def approximate_posterior(
         self, batch: Batch, snapshot: Snapshot | None = None, seed: TensorType | None = None

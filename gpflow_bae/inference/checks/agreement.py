@@ -70,7 +70,9 @@ class Agreement:
         self._rows = np.sort(np.random.default_rng(0).permutation(seen)[:_MOST_ROWS])
         self._X: tf.Tensor | None = None
         if data.X is not None:
-            self._X = tf.gather(tf.reshape(data.X, [1, -1, data.X.shape[-1]]), self._rows, axis=1)
+            width = data.X.shape[-1]
+            X = tf.broadcast_to(data.X, [*data.Y.shape[:2], width])  # tasks may share inputs
+            self._X = tf.gather(tf.reshape(X, [1, -1, width]), self._rows, axis=1)
         self._decode = compiled(self._decoded)
         self._cells: np.ndarray | None = None  # indices of the outputs that are compared
         self.found: ConvergenceDiagnostics | None = None

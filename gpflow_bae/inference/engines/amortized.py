@@ -14,6 +14,7 @@ import gpflow
 import tensorflow as tf
 
 from ...base import Batch
+from ...data.compressed_rows import rows_seen
 from ...inputs import MissingInputs
 from ...mcmc import State, Step
 from ...mcmc.noise import fold_in, split
@@ -200,14 +201,23 @@ class AmortizedSampling(ChainSampling):
         return chain._replace(sampler=state._replace(position=position), encoder=encoder)
 
     def _redraw_codes(self, chain: Chain, state: State, batch: Batch, seed: tf.Tensor) -> State:
-        """Set codes to draws of the encoder, with zero momenta; other statistics of codes stay."""
+        """Set codes to draws of the encoder, with zero momenta; other statistics of codes stay.
+
+        Codes of points without any observation, of which the encoder knows nothing, stay too. Those
+        of a stream are not kept.
+        """
         encoder = self.encoder_fit.at(chain.encoder.weights)
         old = state.position.codes
         codes = tf.cast(self._draw_codes(encoder, batch, seed), old.dtype)
         codes = tf.ensure_shape(codes, old.shape)
-        elements = dict(state.elements)
+        drawn = tf.ones_like(codes, tf.bool)
+        if batch.mask is not None and not self._readers:
+            drawn &= rows_seen(batch.mask)
+        codes, elements = tf.where(drawn, codes, old), dict(state.elements)
         if "momentum" in elements:
-            elements["momentum"] = elements["momentum"]._replace(codes=tf.zeros_like(codes))
+            momentum = elements["momentum"]
+            still = tf.where(drawn, tf.zeros_like(codes), momentum.codes)
+            elements["momentum"] = momentum._replace(codes=still)
         return state._replace(position=state.position._replace(codes=codes), elements=elements)
 
     @property

@@ -16,7 +16,7 @@ from ..loops import repeat
 from ..settings import EncoderSettings
 from ..sharding.replicas import ALONE, Replicas, Share
 from . import adam
-from .encoder_losses import encoder_loss
+from .encoder_losses import count_seen, draw_seen_rows, encoder_loss, weights_of_seen
 
 __all__ = ["EncoderFit", "EncoderState"]
 
@@ -71,6 +71,7 @@ class EncoderFit:
         codes = tf.reshape(latents, [-1, latents.shape[-1]])
         size = settings.batch_size
         whole = size is None or size >= Y.shape[0]
+        counts = None if whole else count_seen(mask)
         # The paper's squared error uses the same noise as the draw that initialised the codes.
         paired = settings.loss == "mse" and whole and start_seed is not None
         if settings.num_steps == 0:
@@ -85,17 +86,19 @@ class EncoderFit:
                 inputs, targets, seen = Y, codes, mask
                 own_seed = start_seed if paired else seeds[1]
             else:
-                rows = tf.random.stateless_uniform(
-                    [size], seeds[0], 0, Y.shape[0], tf.int32, alg="philox"
-                )
+                rows = draw_seen_rows(size, Y.shape[0], counts, seeds[0])
                 inputs, targets, own_seed = tf.gather(Y, rows), tf.gather(codes, rows), seeds[1]
                 seen = None if mask is None else tf.gather(mask, rows)
+            of_rows = weights_of_seen(seen)
 
             def loss(weights: Any, share: Share) -> tf.Tensor:
-                rows, own_targets, own_seen = (share.cut(v) for v in (inputs, targets, seen))
+                data = (inputs, targets, seen, of_rows)
+                rows, own_targets, own_seen, own_weights = (share.cut(v) for v in data)
                 encoder, kind = self.at(weights), settings.loss
                 with share.noise(-2):
-                    value = encoder_loss(encoder, rows, own_targets, own_seed, kind, own_seen)
+                    value = encoder_loss(
+                        encoder, rows, own_targets, own_seed, kind, own_seen, own_weights
+                    )
                 return value if share.weight == 1.0 else share.weight * value
 
             value, gradients = self.replicas.value_and_gradient(

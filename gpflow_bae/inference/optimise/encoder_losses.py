@@ -7,13 +7,22 @@ iterations of Algorithm 1 the encoder's variance collapses.
 
 from __future__ import annotations
 
+from typing import Any
+
+import gpflow
 import tensorflow as tf
 from gpflow.base import TensorType
 
 from ...encoders import DensityEncoder, Encoder
 from ...mcmc.noise import fold_in
 
-__all__ = ["check_encoder_loss", "encoder_loss"]
+__all__ = [
+    "check_encoder_loss",
+    "count_seen",
+    "draw_seen_rows",
+    "encoder_loss",
+    "weights_of_seen",
+]
 
 
 def check_encoder_loss(kind: str, encoder: Encoder) -> None:
@@ -43,6 +52,7 @@ def encoder_loss(
     seed: TensorType,
     kind: str = "energy",
     mask: TensorType | None = None,
+    weights: TensorType | None = None,
 ) -> tf.Tensor:
     """Return the mean loss of the encoder on pairs of observations and sampled codes.
 
@@ -55,15 +65,62 @@ def encoder_loss(
     :param latents: sampled codes [batch..., N, L].
     :param mask: [batch..., N, P], True where observed, for an encoder that takes it; None if
         nothing is missing.
+    :param weights: of each row [batch..., N], with a mean of 1 over all rows
+        (:func:`weights_of_seen`); None for equal ones.
     """
-    side = encoder.side_inputs(mask)
+    losses = _losses(encoder, Y, latents, seed, kind, encoder.side_inputs(mask))
+    return tf.reduce_mean(losses if weights is None else tf.cast(weights, losses.dtype) * losses)
+
+
+def _losses(
+    encoder: Encoder,
+    Y: TensorType,
+    latents: TensorType,
+    seed: TensorType,
+    kind: str,
+    side: dict[str, Any],
+) -> tf.Tensor:
+    """Return the loss of each row [batch..., N]."""
     if kind == "nll":
         assert isinstance(encoder, DensityEncoder)
-        return -tf.reduce_mean(encoder.log_prob(Y, latents, **side))
+        return -encoder.log_prob(Y, latents, **side)
     first = encoder.sample(Y, seed, **side)
     latents = tf.cast(latents, first.dtype)
     if kind == "mse":
-        return tf.reduce_mean(tf.reduce_sum(tf.square(first - latents), -1))
+        return tf.reduce_sum(tf.square(first - latents), -1)
     second = encoder.sample(Y, fold_in(seed, 1), **side)
     accuracy = 0.5 * (_norm(first - latents) + _norm(second - latents))
-    return tf.reduce_mean(accuracy - 0.5 * _norm(first - second))
+    return accuracy - 0.5 * _norm(first - second)
+
+
+def weights_of_seen(mask: tf.Tensor | None) -> tf.Tensor | None:
+    """Return weights of rows [rows] with a mean of 1, and 0 for rows without any observation.
+
+    Such a row, which may pad a task that is shorter than others, says nothing of its code: an
+    encoder that does not take the mask would learn what a row of zeros says.
+
+    :param mask: [rows, P], True where observed; None if nothing is missing, which gives None.
+    """
+    if mask is None:
+        return None
+    seen = tf.cast(tf.reduce_any(mask, -1), gpflow.default_float())
+    return tf.math.divide_no_nan(seen, tf.reduce_mean(seen))
+
+
+def count_seen(mask: tf.Tensor | None) -> tf.Tensor | None:
+    """Return numbers of rows with an observation up to each row [rows], or None without a mask."""
+    return None if mask is None else tf.cumsum(tf.cast(tf.reduce_any(mask, -1), tf.int32))
+
+
+def draw_seen_rows(
+    size: int, num_rows: int, counts: tf.Tensor | None, seed: TensorType
+) -> tf.Tensor:
+    """Draw indices [size] of rows with an observation, with replacement.
+
+    :param counts: of :func:`count_seen`.
+    """
+    most = num_rows if counts is None else tf.maximum(counts[-1], 1)
+    drawn = tf.random.stateless_uniform([size], seed, 0, most, tf.int32, alg="philox")
+    if counts is None:
+        return drawn
+    return tf.minimum(tf.searchsorted(counts, drawn, side="right"), num_rows - 1)

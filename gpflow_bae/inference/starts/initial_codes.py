@@ -9,6 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from ...data import Observations
+from ...data.compressed_rows import rows_seen
+from ...guides.base import UNINFORMATIVE_VARIANCE
 from ...kernels.reading import covariance_of_points, covariance_of_tasks
 from ...latent_priors.base import GaussianLatentPrior
 from ...latent_priors.kernel_prior import KernelLatentPrior
@@ -34,11 +36,12 @@ def smoothest_projections(
     An autoencoder that starts from random codes folds the latent space; these do not.
 
     For large data the smoothness is that of ``MAX_POINTS`` evenly spaced points of a task, and of
-    as many tasks as a limit on the cost allows; all points have codes.
+    as many tasks as a limit on the cost allows; all points have codes. A point without any
+    observation (padding of a short task) has no part in the projections, and the code zero.
 
     :param prior: the model's prior; only its first kernel is used.
     :param num_components: number q of principal components to search.
-    :return: codes [T, N, L] with zero mean and unit variance.
+    :return: codes [T, N, L] with zero mean and unit variance over points with an observation.
     :raises ValueError: if ``Y`` spans fewer dimensions than the codes have.
     """
     num_tasks, num_points, num_outputs = data.Y.shape
@@ -56,17 +59,22 @@ def smoothest_projections(
             f"Y spans {rank} dimensions, fewer than latent_dim = {prior.latent_dim}; lower "
             "latent_dim, or start without smoothest projections."
         )
-    whitened = U[:, :width] * np.sqrt(len(U))
+    seen = tf.ones([num_tasks, num_points, 1], tf.bool)
+    if data.mask is not None:
+        seen = rows_seen(data.mask)
+    whitened = U[:, :width] * np.sqrt(np.count_nonzero(seen))
     if not isinstance(prior, KernelLatentPrior):
         codes = whitened[:, : prior.latent_dim]
     else:
         tasks = tf.reshape(whitened, [num_tasks, num_points, width])
-        X, tasks = _subset(data.X, tasks)
+        X, tasks, seen = _subset(data.X, tasks, seen)
         kernel = prior.kernels[0]
-        variances = functools.partial(kernel, full_cov=False)
+        variances = covariance_of_points(kernel, functools.partial(kernel, full_cov=False), X)
+        weights = tf.cast(seen[..., 0], variances.dtype)
         total = covariance_of_tasks(kernel, X)
-        total /= tf.reduce_mean(covariance_of_points(kernel, variances, X))
-        total += noise_variance * tf.eye(tf.shape(X)[-2], dtype=total.dtype)
+        total /= tf.reduce_sum(weights * variances) / tf.reduce_sum(weights)
+        noise = tf.where(seen[..., 0], noise_variance, UNINFORMATIVE_VARIANCE)
+        total += tf.linalg.diag(tf.cast(noise, total.dtype))
         shape = [tf.shape(tasks)[0], *total.shape[-2:]]
         solved = tf.linalg.solve(tf.broadcast_to(total, shape), tasks)
         roughness = tf.reduce_sum(tf.linalg.matmul(tasks, solved, transpose_a=True), 0)
@@ -75,16 +83,20 @@ def smoothest_projections(
     return tf.reshape(codes, [num_tasks, num_points, prior.latent_dim]).numpy()
 
 
-def _subset(X: tf.Tensor, tasks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return inputs and components of a subset of points and tasks that is solved in seconds."""
+def _subset(
+    X: tf.Tensor, tasks: tf.Tensor, seen: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return inputs, components and ``seen`` of a subset of points and tasks that is solved in
+    seconds.
+    """
     num_tasks, num_points, _ = tasks.shape
     if num_points > MAX_POINTS:
         chosen = np.linspace(0, num_points - 1, MAX_POINTS).astype(np.int32)
-        X, tasks = tf.gather(X, chosen, axis=1), tf.gather(tasks, chosen, axis=1)
+        X, tasks, seen = (tf.gather(v, chosen, axis=1) for v in (X, tasks, seen))
         num_points = MAX_POINTS
     most = max(1, int(_MAX_COST / num_points**3))
     if num_tasks > most:
         chosen = np.linspace(0, num_tasks - 1, most).astype(np.int32)
-        tasks = tf.gather(tasks, chosen)
+        tasks, seen = tf.gather(tasks, chosen), tf.gather(seen, chosen)
         X = X if X.shape[0] == 1 else tf.gather(X, chosen)
-    return X, tasks
+    return X, tasks, seen

@@ -24,7 +24,7 @@ from ...latent_priors import DeepSparseGP, SparseGP, TitsiasGP
 from ...latent_priors.base import LatentProcess
 from ...mcmc.noise import split, standard_noise
 from ...models import Autoencoder, BayesianAutoencoder, VariationalAutoencoder
-from ..optimise.encoder_losses import encoder_loss
+from ..optimise.encoder_losses import count_seen, draw_seen_rows, encoder_loss
 from ..optimise.optimisation import Optimisation
 from ..runs.checkpoints import RunDirectory, folder_of_part
 from ..runs.run import run
@@ -156,14 +156,17 @@ class WarmStart(Initializer):
                 layer.kernels, layer.inducing_variable, layer.latent_dim, layer.mean_function
             )
             pseudo = variational.encode(data.X, data.Y, data.mask)
+            X = tf.broadcast_to(X, [*pseudo[0].shape[:-1], X.shape[-1]])
+            # All tasks share the outputs, as one task of all points does.
+            X, *pseudo = (tf.reshape(v, [1, -1, v.shape[-1]]) for v in (X, *pseudo))
             layer.whitened_inducing.assign(own.inducing_posterior(X, *pseudo).mean[0])
 
 
 def _codes_of_fit(model: VariationalAutoencoder, data: Observations) -> tuple[tf.Tensor, tf.Tensor]:
     """Return means and variances [T, N, L] of q(latents)."""
     if isinstance(model.guide, MeanFieldGuide):
-        mean, variance = model.encode(data.X, data.Y, data.mask)
-        return mean, variance
+        batch = data.gather(None)
+        return model.guide.codes(model.prior_for(batch), batch)
     q = model.posterior(data.X, data.Y, data.mask)
     return q.mean, q.variance
 
@@ -252,12 +255,11 @@ class NetworkFits:
         mean, scale = (tf.reshape(v, [-1, v.shape[-1]]) for v in (mean, scale))
         size = min(settings.batch_size or Y.shape[0], Y.shape[0])
         steps_per_call = min(50, num_steps)
+        counts = count_seen(mask)
 
         def loss(seed: tf.Tensor, carried: Any, constants: Any) -> tuple[tf.Tensor, Any]:
             seeds = tf.unstack(split(seed, 3))
-            rows = tf.random.stateless_uniform(
-                [size], seeds[0], 0, Y.shape[0], tf.int32, alg="philox"
-            )
+            rows = draw_seen_rows(size, Y.shape[0], counts, seeds[0])
             noise = standard_noise([size, mean.shape[-1]], seeds[1], mean.dtype)
             codes = tf.gather(mean, rows) + tf.gather(scale, rows) * noise
             seen = None if mask is None else tf.gather(mask, rows)
