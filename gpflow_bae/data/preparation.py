@@ -123,6 +123,8 @@ def prepare_data(
         items = result.num_items if batch_size is None else batch_size
         tasks, points = (items, Y.shape[1]) if result.axis == 0 else (1, items)
         check_memory(prior, min(tasks, X.shape[0]), points)  # shared inputs, shared matrices
+        if prior.by_neighbours is not None:
+            prior.by_neighbours.check_lengths(lengths)
     return _with_neighbours(model, result)
 
 

@@ -107,6 +107,11 @@ class SparseTable:
         """Number of rows N."""
         return self.num_items
 
+    @property
+    def num_seen(self) -> int:
+        """Number of rows with an observation, which are all N."""
+        return self.num_items
+
     def triplets(self) -> dict[str, np.ndarray]:
         """Return ``rows``, ``columns`` and ``values`` [K] of all entries, row after row."""
         rows = np.repeat(np.arange(self.num_items), self._rows[:, 1].numpy())

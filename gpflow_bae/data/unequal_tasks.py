@@ -11,7 +11,15 @@ import tensorflow as tf
 from ..core.arguments import kind_of
 from .tables import pad_tasks
 
-__all__ = ["TaskRows", "as_pair", "check_same_lengths", "rows_at", "rows_of", "unequal_lengths"]
+__all__ = [
+    "TaskRows",
+    "as_pair",
+    "check_same_lengths",
+    "padded_inputs",
+    "rows_at",
+    "rows_of",
+    "unequal_lengths",
+]
 
 
 class TaskRows(NamedTuple):
@@ -62,10 +70,13 @@ def rows_at(Xnew: Any, given: TaskRows) -> tuple[Any, TaskRows]:
     """
     if Xnew is None:
         return None, given
-    lengths = unequal_lengths(Xnew)
-    if lengths is not None:
-        Xnew = pad_tasks(Xnew, is_input=True)[0]
+    lengths, Xnew = unequal_lengths(Xnew), padded_inputs(Xnew)
     return Xnew, TaskRows(given.has_tasks or np.ndim(Xnew) != 2, lengths)
+
+
+def padded_inputs(X: Any) -> Any:
+    """Return inputs, padded by :func:`~gpflow_bae.data.pad_tasks` if they are a list of tasks."""
+    return X if unequal_lengths(X) is None else pad_tasks(X, is_input=True)[0]
 
 
 def check_same_lengths(data: tuple[Any, Any], rows: TaskRows) -> None:
@@ -106,8 +117,7 @@ def as_pair(data: Any, name: str = "data") -> tuple[Any, Any]:
             f"{name} has tasks of unequal lengths: X and Y must then both be lists, with the same "
             f"numbers of points in each task, got {shapes[0]} and {shapes[1]}."
         )
-    X = None if X is None else pad_tasks(X, is_input=True)[0]
-    return X, pad_tasks(Y, is_input=False)[0]
+    return padded_inputs(X), pad_tasks(Y, is_input=False)[0]
 
 
 def unequal_lengths(values: Any) -> list[int] | None:

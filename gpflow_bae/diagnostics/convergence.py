@@ -100,7 +100,7 @@ class ConvergenceDiagnostics:
     ess_bulk: np.ndarray  # [K]
     ess_tail: np.ndarray  # [K]
     indices: np.ndarray  # [K], increasing indices of the flattened outputs
-    num_outputs: int  # total, of which K were diagnosed
+    num_outputs: int  # total without padding, of which K were diagnosed
     num_chains: int
     num_draws: int
 
@@ -161,6 +161,7 @@ def function_space_diagnostics(
     """Diagnose convergence of the network's outputs on data.
 
     :param predictions: outputs of every posterior sample, such as decoded means at test points.
+        Those that are NaN in all samples, as in rows that a task does not have, are left out.
         They must be deterministic functions of the sample: new noise in every prediction (of
         observations, or of a few codes) would hide that chains have not mixed.
     :param max_outputs: number of outputs to diagnose, drawn without replacement if there are more;
@@ -242,10 +243,13 @@ def _diagnose(
         raise ValueError(f"{argument} hold no scalars [C, S, ...]: an axis has length 0.")
     if max_outputs is not None and max_outputs < 1:
         raise ValueError(f"max_outputs is {max_outputs}; it must be at least 1, or None for all.")
-    indices = np.arange(num_outputs)
+    # NaN in all draws are rows that a task does not have. If nothing else is there, all diverged.
+    there = np.concatenate([~_is_absent(values) for values in flat])
+    indices = np.flatnonzero(there) if there.any() else np.arange(num_outputs)
+    num_outputs = len(indices)
     if max_outputs is not None and max_outputs < num_outputs:
         rng = np.random.default_rng(seed)
-        indices = np.sort(rng.choice(num_outputs, max_outputs, replace=False))
+        indices = indices[np.sort(rng.choice(num_outputs, max_outputs, replace=False))]
     columns, start = [], 0
     for values in flat:  # selected before concatenation, because all of them may be large
         stop = start + values.shape[-1]
@@ -261,6 +265,13 @@ def _diagnose(
         num_chains=num_chains,
         num_draws=num_draws,
     )
+
+
+def _is_absent(values: np.ndarray) -> np.ndarray:
+    """Return whether each scalar of values [C, S, K] is NaN in all draws: [K]."""
+    absent: np.ndarray = np.isnan(values[0, 0])
+    absent[absent] = np.isnan(values[..., absent]).all((0, 1))
+    return absent
 
 
 def _quantile(values: np.ndarray, level: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
@@ -13,13 +14,15 @@ from gpflow.base import TensorType
 from ..base import Batch, Snapshot
 from ..core.arguments import kind_of
 from ..encoders import BaseGaussianEncoder, Encoder
-from ..latent_priors.base import LatentProcess
+from ..latent_priors.base import LOG_2PI, UNINFORMATIVE_VARIANCE, LatentProcess
 
-__all__ = ["BoundGuide", "CodeDraws", "Guide", "uninformative_where_empty"]
-
-# A pseudo-observation of this variance changes a posterior by one part in 1e10 for a prior variance
-# of 1, and loses no digits in float64 (its log is added and subtracted again in the bound).
-UNINFORMATIVE_VARIANCE = 1e10
+__all__ = [
+    "BoundGuide",
+    "CodeDraws",
+    "Guide",
+    "log_density_of_empty",
+    "uninformative_where_empty",
+]
 
 
 @check_shapes(
@@ -41,6 +44,17 @@ def uninformative_where_empty(
     seen = tf.reduce_any(tf.cast(mask, tf.bool), axis=-1, keepdims=True)
     huge = tf.cast(UNINFORMATIVE_VARIANCE, variance.dtype)
     return tf.where(seen, mean, tf.zeros_like(mean)), tf.where(seen, variance, huge)
+
+
+@check_shapes("mask: [batch..., N, P]", "return: [batch...]")
+def log_density_of_empty(mask: TensorType, latent_dim: int) -> tf.Tensor:
+    """Return the log density of uninformative pseudo-observations, which an evidence includes.
+
+    :param mask: True where observed.
+    """
+    seen = tf.reduce_any(tf.cast(mask, tf.bool), axis=-1)
+    count = tf.reduce_sum(tf.cast(~seen, gpflow.default_float()), axis=-1)
+    return -0.5 * latent_dim * (LOG_2PI + math.log(UNINFORMATIVE_VARIANCE)) * count
 
 
 class Guide(gpflow.Module, ABC):

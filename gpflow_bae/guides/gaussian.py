@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -13,9 +12,15 @@ from ..base import Batch, Neighbours, Snapshot
 from ..data.compressed_rows import rows_seen
 from ..encoders import RowCodes
 from ..encoders.base import Noise
-from ..latent_priors.base import LOG_2PI, GaussianLatentPrior, LatentProcess, expected_log_prob
+from ..latent_priors.base import (
+    LOG_2PI,
+    UNINFORMATIVE_VARIANCE,
+    GaussianLatentPrior,
+    LatentProcess,
+    expected_log_prob,
+)
 from ..mcmc.noise import item_noise
-from .base import UNINFORMATIVE_VARIANCE, BoundGuide, CodeDraws, uninformative_where_empty
+from .base import BoundGuide, CodeDraws, log_density_of_empty, uninformative_where_empty
 
 __all__ = ["CodePosterior", "GaussianGuide", "MeanFieldGuide"]
 
@@ -218,11 +223,9 @@ def _expected_of_seen(
     """
     if seen is None:
         return expected_log_prob(prior, X, mean, variance)
-    # A code with huge noise around it says nothing, and has the density of this noise at its mean.
     noise = tf.where(seen, tf.zeros_like(mean), tf.cast(UNINFORMATIVE_VARIANCE, mean.dtype))
     found = expected_log_prob(prior, X, mean, variance, noise)
-    left_out = tf.reduce_sum(tf.cast(noise > 0.0, mean.dtype), [-2, -1])
-    return found + 0.5 * (LOG_2PI + math.log(UNINFORMATIVE_VARIANCE)) * left_out
+    return found - log_density_of_empty(seen, mean.shape[-1])
 
 
 def _expected_given_snapshot(

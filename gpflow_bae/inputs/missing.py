@@ -15,6 +15,7 @@ from gpflow.base import TensorType
 from ..core.annotations import check_arguments
 from ..core.arguments import as_numbers, check_integer
 from ..core.scales import varies
+from ..data.unequal_tasks import TaskRows, padded_inputs, unequal_lengths
 from .base import InputModel
 from .circle import UniformOnCircle
 from .tables import InputTable, check_prior
@@ -39,6 +40,9 @@ class MissingInputs(InputModel):
     inputs, are not changed.
     """
 
+    _padding: np.ndarray | None = None
+    """For tasks of unequal lengths, numbers [T, N, D] in the place of NaN in padding, else NaN."""
+
     @check_arguments(seed=0)
     def __init__(
         self,
@@ -51,8 +55,8 @@ class MissingInputs(InputModel):
         seed: int = 0,
     ):
         """
-        :param X: inputs [N, D] or [T, N, D], NaN where missing. With several tasks and [N, D] all
-            tasks share the inputs.
+        :param X: inputs [N, D] or [T, N, D], NaN where missing, or a list of [N_t, D] if tasks have
+            unequal lengths. With several tasks and [N, D] all tasks share the inputs.
         :param periods: periods of periodic columns, such as ``{1: 2 * np.pi}`` for an angle in
             column 1; their prior is uniform on the circle.
         :param priors: priors of other columns, scalar TFP distributions on the whole line; by
@@ -69,13 +73,19 @@ class MissingInputs(InputModel):
             exist or has both a period and a prior, and one without known entries and prior.
         """
         super().__init__(name=None)
-        X = as_numbers(X, "X", gpflow.default_float())
+        lengths = unequal_lengths(X)
+        X = as_numbers(padded_inputs(X), "X", gpflow.default_float())
         if X.ndim not in (2, 3):
             raise ValueError(f"X must have shape [N, D] or [T, N, D], got {X.shape}.")
         X = X[None] if X.ndim == 2 else X
         if np.isinf(X).any():
             raise ValueError("X holds infinity; missing entries are NaN.")
         self.missing = np.isnan(X)
+        seen = ~self.missing
+        if lengths is not None:  # padding repeats a task's last row, and has no entries of its own
+            own = (np.arange(X.shape[1]) < np.array(lengths)[:, None])[..., None]
+            self._padding = np.where(self.missing & ~own, 0.0, np.nan)
+            self.missing, seen = self.missing & own, seen & own
         if not self.missing.any():
             raise ValueError("X has no missing entry (NaN), so there is nothing to infer.")
         periods, priors, flows = (dict(v or {}) for v in (periods, priors, flows))
@@ -91,10 +101,12 @@ class MissingInputs(InputModel):
             holes = self.missing[incomplete][:, column]
             number = np.where(holes, np.cumsum(holes) - 1, -1)
             self.columns.append(MissingColumn(int(column), np.flatnonzero(holes), number))
-            known = X[..., column][~self.missing[..., column]]
+            known = X[..., column][seen[..., column]]
             prior, start = _prior_and_start(
                 int(column), known, periods.get(column), priors.get(column), int(holes.sum()), seed
             )
+            if self._padding is not None:
+                self._padding[..., column] += start.mean()
             flow = flows.get(int(column))
             self.tables.append(InputTable(start, prior, q, initial_scale, flow))
 
@@ -133,9 +145,11 @@ class MissingInputs(InputModel):
                 f"{self.num_columns}."
             )
         holes = np.isnan(X)
-        number = np.full(X.shape[:-1], -1)
+        number, known = np.full(X.shape[:-1], -1), np.where(holes, 0.0, X)
         if holes.any():
             own = self.missing[0] if X.ndim == 2 and len(self.missing) == 1 else self.missing
+            if self._padding is not None:
+                own = own | ~np.isnan(self._padding)
             if holes.shape != own.shape or (holes != own).any():
                 where = np.argwhere(holes != own)[0] if holes.shape == own.shape else None
                 found = f"shape {X.shape}" if where is None else f"a difference at {where.tolist()}"
@@ -146,7 +160,9 @@ class MissingInputs(InputModel):
                     "complete inputs, or make MissingInputs of these."
                 )
             number = self._row_numbers[0] if X.ndim == 2 else self._row_numbers
-        return np.concatenate([np.where(holes, 0.0, X), number[..., None]], -1)
+            if self._padding is not None:
+                known = np.where(holes, np.nan_to_num(self._padding), X)
+        return np.concatenate([known, number[..., None]], -1)
 
     def num_user_columns(self, num_columns: int) -> int:
         return self.num_columns
@@ -193,9 +209,13 @@ class MissingInputs(InputModel):
         return total * share
 
     def filled(self, X: TensorType) -> np.ndarray:
-        """Return X with missing entries replaced by their current values or means."""
-        X = as_numbers(X, "X", gpflow.default_float())
-        return self.complete(self.prepare(X)).numpy()
+        """Return X with missing entries replaced by their current values or means.
+
+        Of a list of tasks of unequal lengths [T, N, D], NaN in rows that a task does not have.
+        """
+        rows = TaskRows(True, unequal_lengths(X))
+        X = as_numbers(padded_inputs(X), "X", gpflow.default_float())
+        return rows.of(self.complete(self.prepare(X)).numpy())
 
 
 def _prior_and_start(

@@ -15,8 +15,9 @@ from ..base import LatentPosterior
 from ..core.annotations import check_arguments
 from ..core.arguments import as_numbers
 from ..core.linalg import cholesky
+from ..data.unequal_tasks import padded_inputs, unequal_lengths
 from ..kernels.reading import covariance_of_tasks
-from .base import gaussian_log_density
+from .base import UNINFORMATIVE_VARIANCE, gaussian_log_density
 from .gp import GP
 from .kernel_prior import KernelLike, channels_first
 from .neighbours import Neighbourhoods
@@ -65,7 +66,8 @@ class NearestNeighbourGP(GP):
     ):
         """
         :param inputs: inputs of all points of the data: ``[N, D]``, or ``[T, N, D]`` if each task
-            has its own inputs. Neighbours are in the same task. Inputs may repeat.
+            has its own inputs, or a list of ``[N_t, D]`` for tasks of unequal lengths. Neighbours
+            are in the same task. Inputs may repeat.
         :param num_neighbours: m; all other points if there are fewer.
         :param scales: length scales [D] of the distances in the search; None for the kernel's
             current lengthscales if it has one for each input, else equal.
@@ -74,9 +76,9 @@ class NearestNeighbourGP(GP):
         """
         super().__init__(kernel, latent_dim, code_noise_variance, mean_function)
         self.num_neighbours = int(num_neighbours)
-        X = _checked(inputs)
+        X, lengths = _checked(padded_inputs(inputs)), unequal_lengths(inputs)
         self.scales = self._search_scales(scales, X.shape[-1])
-        self._neighbourhoods = Neighbourhoods(X, self.scales, self.num_neighbours)
+        self._neighbourhoods = Neighbourhoods(X, self.scales, self.num_neighbours, lengths)
 
     def _search_scales(self, scales: Sequence[float] | None, D: int) -> np.ndarray:
         if scales is None:
@@ -126,6 +128,13 @@ class NearestNeighbourGP(GP):
         tasks = tf.shape(table)[:1]
         values = tf.broadcast_to(values, tf.concat([tasks, tf.shape(values)[-2:]], 0))
         return tf.gather(values, table, axis=1, batch_dims=1)
+
+    def _noise_at(self, noise: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
+        """Gather noise [batch..., N, K] at a table, huge where that is -1: [batch..., N, m, K]."""
+        found = self._gather(noise, table)
+        return tf.where(
+            (table >= 0)[..., None], found, tf.cast(UNINFORMATIVE_VARIANCE, found.dtype)
+        )
 
     def _covariances(self, places: tf.Tensor) -> tf.Tensor:
         """Return kernel matrices [batch..., C, N, m, m] of ``places [batch..., N, m, D]``."""
@@ -180,6 +189,20 @@ class NearestNeighbourGP(GP):
     @property
     def by_neighbours(self) -> NearestNeighbourGP:
         return self
+
+    def check_lengths(self, lengths: Sequence[int] | None) -> None:
+        """Check that padding of tasks of unequal lengths is no point's neighbour.
+
+        :param lengths: numbers of points of the tasks of data that came as lists.
+        :raises ValueError: if the prior was made of inputs without, or of other, lengths.
+        """
+        own = self._neighbourhoods.lengths
+        if lengths is not None and own != lengths:
+            raise ValueError(
+                f"The data have tasks of {lengths} points, and NearestNeighbourGP was made of "
+                f"{'an array of inputs' if own is None else f'tasks of {own}'}: make it of the "
+                "same list of inputs, or padding would be neighbours of points."
+            )
 
     def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
         """Return the indices [N, m] of each point's neighbours in a single task, -1 for none.
@@ -249,7 +272,7 @@ class NearestNeighbourGP(GP):
         y, total = self.centred(mean, X), variance + self._noise()
         near = self._neighbourhoods.near  # itself first
         covariance = self._covariances(self._gather(X, near))
-        noise = _channels_out(self._gather(total, near))
+        noise = _channels_out(self._noise_at(total, near))
         f_mean, explained = _regressed(
             covariance, covariance[..., 0, :], noise, self._gather(y, near)
         )
@@ -275,7 +298,7 @@ class NearestNeighbourGP(GP):
         new = tf.broadcast_to(Xnew[..., None, :], tf.shape(near[..., :1, :]))
         places = tf.concat([new, near], axis=-2)
         covariance = self._covariances(places)
-        noise = _channels_out(self._gather(variance + self._noise(), table))
+        noise = _channels_out(self._noise_at(variance + self._noise(), table))
         f_mean, explained = _regressed(
             covariance[..., 1:, 1:], covariance[..., 0, 1:], noise, self._gather(y, table)
         )
@@ -284,27 +307,33 @@ class NearestNeighbourGP(GP):
     def _nearest_known(self, Xnew: tf.Tensor, known: tf.Tensor) -> tf.Tensor:
         """Return the rows of ``known [(T,) N, D]`` nearest to each of ``Xnew [(T,) Nnew, D]``.
 
-        They are [(T,) Nnew, m + 1], found from all distances, as a TensorFlow graph has no tree.
+        They are [(T,) Nnew, m + 1], found from all distances, as a TensorFlow graph has no tree; -1
+        where a task has fewer rows.
         """
-        count = min(self.num_neighbours + 1, int(self._earlier.shape[-2]))
+        most = int(self._earlier.shape[-2])
+        count = min(self.num_neighbours + 1, most)
 
-        def of_task(task: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-            new, old = (places / self.scales for places in task)
+        def of_task(task: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
+            (new, old), length = (places / self.scales for places in task[:2]), task[2]
 
             def of_one(x: tf.Tensor) -> tf.Tensor:
                 distances = tf.reduce_sum(tf.square(old - x), axis=-1)
-                return tf.math.top_k(-distances, count).indices
+                distances = tf.where(tf.range(most) < length, distances, np.inf)
+                nearness, found = tf.math.top_k(-distances, count)
+                return tf.where(tf.math.is_finite(nearness), found, -1)
 
             return tf.map_fn(of_one, new, fn_output_signature=tf.int32)
 
+        lengths = self._neighbourhoods.lengths
         if Xnew.shape.rank == 2 and known.shape.rank == 2:
-            return of_task((Xnew, known))
+            return of_task((Xnew, known, tf.constant(most)))
         tasks = tf.broadcast_dynamic_shape(tf.shape(Xnew)[:-2], tf.shape(known)[:-2])
-        both = tuple(
+        both = (
             tf.broadcast_to(places, tf.concat([tasks, tf.shape(places)[-2:]], 0))
             for places in (Xnew, known)
         )
-        return tf.map_fn(of_task, both, fn_output_signature=tf.int32)
+        own = tf.broadcast_to(most if lengths is None else tf.constant(lengths, tf.int32), tasks)
+        return tf.map_fn(of_task, (*both, own), fn_output_signature=tf.int32)
 
 
 def _regressed(

@@ -14,7 +14,7 @@ References:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,12 +40,20 @@ class Neighbourhoods:
     Each table is computed on first use, and shared by all copies of a prior.
     """
 
-    def __init__(self, X: np.ndarray, scales: np.ndarray, num_neighbours: int):
+    def __init__(
+        self,
+        X: np.ndarray,
+        scales: np.ndarray,
+        num_neighbours: int,
+        lengths: Sequence[int] | None = None,
+    ):
         """
         :param X: locations.
         :param scales: length scales [D] of the distances.
+        :param lengths: points of each task [T], of several; later ones are padding, which is no
+            point's neighbour, and has no neighbours. None for N.
         """
-        self.X, self._places = X, X / scales
+        self.X, self._places, self.lengths = X, X / scales, lengths
         self._count = num_neighbours
 
     def __deepcopy__(self, memo: Any) -> Neighbourhoods:
@@ -58,14 +66,20 @@ class Neighbourhoods:
 
     @functools.cached_property
     def near(self) -> tf.Tensor:
-        """Each point itself and its m nearest others: [(T,) N, m + 1]."""
+        """Each point itself and its m nearest others [(T,) N, m + 1]; -1 where there are fewer."""
         return self._table(lambda X: nearest(X, self._count + 1))
 
     def _table(self, of_task: Callable[[np.ndarray], np.ndarray]) -> tf.Tensor:
         with tf.init_scope():  # the table outlives a tf.function that uses it first
             if self._places.ndim == 2:
                 return tf.constant(of_task(self._places), tf.int32)
-            return tf.constant(np.stack([of_task(X) for X in self._places]), tf.int32)
+            number = self._places.shape[1]
+            lengths = [number] * len(self._places) if self.lengths is None else self.lengths
+            tables = [of_task(X[:n]) for X, n in zip(self._places, lengths, strict=True)]
+            found = np.full((len(tables), number, max(v.shape[1] for v in tables)), -1)
+            for whole, table in zip(found, tables, strict=True):
+                whole[: len(table), : table.shape[1]] = table
+            return tf.constant(found, tf.int32)
 
 
 def maximin_order(X: np.ndarray, seed: int = 0) -> np.ndarray:

@@ -14,6 +14,7 @@ from ..base import Batch, LatentPosterior, Snapshot, VariationalModel, Variation
 from ..core.annotations import check_arguments
 from ..encoders import GaussianEncoder
 from ..guides import CodePosterior, ConditionalGuide, GaussianGuide, MeanFieldGuide
+from ..guides.base import log_density_of_empty
 from ..inputs import Condition
 from ..latent_priors import LatentProcess, StandardNormal
 from .autoencoder import LikelihoodLike, Network, with_mask
@@ -128,6 +129,8 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
     ) -> LatentPosterior:
         """Return the posterior of the codes given the guide's pseudo-observations.
 
+        Those of points without any observation have no part in the evidence.
+
         :param Y: as in :meth:`encode`.
         :raises TypeError: without ``Y``, or for arguments of GPflow's method of the same name
             (``precompute_cache``), which returns something else.
@@ -140,7 +143,11 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
             )
         batch = Batch(X, *with_mask(Y, mask))
         prior = self.prior_for(batch)
-        return prior.condition(X, *self.guide.pseudo_observations(prior, batch, _NO_SEED))
+        q = prior.condition(X, *self.guide.pseudo_observations(prior, batch, _NO_SEED))
+        if batch.mask is None:
+            return q
+        empty = log_density_of_empty(batch.mask, self.latent_dim)
+        return q._replace(log_marginal=q.log_marginal - empty)
 
     def approximate_posterior(
         self, batch: Batch, snapshot: Snapshot | None = None, seed: TensorType | None = None

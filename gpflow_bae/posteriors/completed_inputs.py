@@ -28,7 +28,7 @@ def completed_inputs(posterior: Posterior, *, num_draws: int = 1, seed: int = 0)
     :param seed: seed of the draws.
     :return: [R, N, E], or [R, T, N, E] if data have a task axis, with R the larger of
         ``num_draws`` and the number of samples; E is the number of columns, with ids replaced by
-        vectors.
+        vectors. NaN in rows that a task does not have.
     :raises TypeError: for a model without unknown inputs.
     """
     model, data = posterior.model, posterior.data
@@ -57,4 +57,6 @@ def completed_inputs(posterior: Posterior, *, num_draws: int = 1, seed: int = 0)
     parameters = [chain_after_chain(v) for v in posterior.bank.parameters.values()]
     found = SampleLoop(of_sample).map((parameters, seeds), dtypes=gpflow.default_float())
     result = found.reshape(-1, *found.shape[2:])[: max(number, num_draws)]
-    return result if data.has_tasks else result[:, 0]
+    if data.rows.lengths is not None:  # tasks may share inputs, but not lengths
+        result = np.broadcast_to(result, [len(result), *data.Y.shape[:2], result.shape[-1]])
+    return data.rows.of(result)

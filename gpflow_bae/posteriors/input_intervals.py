@@ -9,6 +9,7 @@ from gpflow.base import TensorType
 
 from ..core.annotations import check_arguments
 from ..core.arguments import as_numbers
+from ..data.unequal_tasks import padded_inputs
 from ..inputs import MissingInputs
 from .amortized import Posterior
 from .completed_inputs import completed_inputs
@@ -62,8 +63,8 @@ def input_intervals(
 
     :param column: column of X.
     :param level: probability of the intervals.
-    :param known: X [N, D] or [T, N, D] with the values of entries that were hidden from the model,
-        NaN where unknown. None for the uncalibrated intervals of the draws.
+    :param known: X [N, D] or [T, N, D] (or a list of [N_t, D]) with the values of entries that were
+        hidden from the model, NaN where unknown. None for the uncalibrated intervals of the draws.
     :param num_draws: total number of draws of inputs with distributions, at least one of each
         sample; a chain has one of each sample.
     :param seed: seed of the draws.
@@ -88,12 +89,14 @@ def input_intervals(
             f"column {column} has no missing entries; those of {sorted(columns)} have."
         )
     places = np.argwhere(missing.missing[..., column])
+    if posterior.data.rows.lengths is not None:
+        places = places[places[:, 1] < np.asarray(posterior.data.rows.lengths)[places[:, 0]]]
     draws = completed_inputs(posterior, num_draws=num_draws if missing.draws else 1, seed=seed)
     draws = draws if posterior.data.has_tasks else draws[:, None]
     draws = draws[:, places[:, 0], places[:, 1], column]
     values = None
     if known is not None:
-        given = as_numbers(known, "known")
+        given = as_numbers(padded_inputs(known), "known")
         if given.shape not in (missing.missing.shape, missing.missing.shape[1:]):
             raise ValueError(
                 f"known has shape {given.shape}, and MissingInputs was made of X of shape "

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..base import Batch
+from ..data.compressed_rows import rows_seen
 from ..encoders import RowCodes
 from ..latent_priors import DeepSparseGP
 from ..latent_priors.inducing import (
@@ -26,6 +27,7 @@ __all__ = [
     "conditioned_constants",
     "encode_rows",
     "generation_kind",
+    "inputs_seen",
     "prior_codes",
     "prior_variances",
 ]
@@ -75,11 +77,25 @@ def _noise(shape: tuple[int, ...], seed: tf.Tensor, dtype: tf.DType) -> tf.Tenso
     return tf.constant(values)
 
 
+def inputs_seen(posterior: Any) -> np.ndarray | None:
+    """Return training inputs [rows, D] of rows with an observation, of all tasks; None without."""
+    X, mask = posterior.X, posterior.mask
+    if X is None:
+        return None
+    X = np.broadcast_to(X, [*np.shape(posterior.Y)[:2], X.shape[-1]])
+    seen = np.ones(X.shape[:2], bool) if mask is None else np.asarray(rows_seen(mask))[..., 0]
+    return X[seen]
+
+
 def prior_variances(posterior: Any, samples: list[int]) -> np.ndarray:
-    """Return the prior variance of codes, averaged over training inputs, per sample: [S, L]."""
-    X = posterior.X
+    """Return the prior variance of codes, averaged over training inputs, per sample: [S, L].
+
+    Of many inputs some are used, from all tasks.
+    """
+    X = inputs_seen(posterior)
     if X is not None:
-        X = tf.reshape(X, [-1, X.shape[-1]])[:_ROWS_FOR_PRIOR_VARIANCE]
+        chosen = np.linspace(0, len(X) - 1, min(len(X), _ROWS_FOR_PRIOR_VARIANCE))
+        X = tf.constant(X[chosen.astype(int)])
     width = posterior.model.latent_dim
     seen = Batch(posterior.X, tf.convert_to_tensor(posterior.Y), posterior.mask)
 

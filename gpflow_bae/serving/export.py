@@ -19,6 +19,7 @@ from ..core.arguments import kind_of
 from ..core.files import as_path, check_folder, to_json
 from ..posteriors import FittedModel, Posterior, TemperedPosterior
 from .card import model_card
+from .codes import inputs_seen
 from .fitted import serve
 from .served import ServedModel
 from .signatures import DEFAULT_SIGNATURE, SEEDED, build_signatures, choose_signatures
@@ -198,11 +199,11 @@ def _requests(
         if key == "x":
             # A fitted model has inducing inputs near the training inputs.
             if isinstance(posterior, Posterior):
-                near = posterior.X
+                near = inputs_seen(posterior)
             else:
                 near = posterior.model.inducing_variable.Z
-            near = np.asarray(near)  # has one more column if some inputs are missing
-            value += np.reshape(near, [-1, near.shape[-1]])[:, :width].mean(0)
+            # There is one more column if some inputs are missing.
+            value += np.asarray(near)[:, :width].mean(0)
             ids = [column for column, _ in served.ids]
             value[:, ids] = np.round(value[:, ids])
         if key in examples:

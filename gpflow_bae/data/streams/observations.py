@@ -132,6 +132,11 @@ class StreamedObservations:
         return self.num_items
 
     @property
+    def num_seen(self) -> int:
+        """Number of points N, as it is not known how many have an observation."""
+        return self.num_items
+
+    @property
     def num_outputs(self) -> int:
         """Number of outputs P."""
         return self._shards.num_outputs

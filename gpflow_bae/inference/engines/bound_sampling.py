@@ -41,6 +41,7 @@ class BoundSampling(ChainSampling):
         set_default_priors(model.latent_prior)
         super().__init__(model, *arguments, **options)
         self.encoder_fit = EncoderFit(model.guide, self.settings.encoder, self.spread.gradients)
+        self._num_points = float(self.data.num_seen)
 
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
         """Start at the model's current values, without codes."""
@@ -57,7 +58,7 @@ class BoundSampling(ChainSampling):
         self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
         seeds = tf.unstack(split(seed, 4))
-        num_steps, num_points = self.settings.num_sampler_steps, float(self.data.num_points)
+        num_steps, num_points = self.settings.num_sampler_steps, self._num_points
 
         def body(
             i: tf.Tensor, carried: tuple[State, EncoderState, tf.Tensor]

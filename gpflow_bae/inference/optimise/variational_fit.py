@@ -49,6 +49,7 @@ class VariationalFit(Optimisation):
         """
         self.model, self.settings = model, settings
         self.data: Any = data
+        self._num_points = float(data.num_seen)
         self.replicas = replicas
         if replicas.size > 1:
             _check_replicas(model, data, settings, replicas, jit_compile)
@@ -139,8 +140,7 @@ class VariationalFit(Optimisation):
         1 is the conjugate update if there is one.
         """
         if self._natural is not None:
-            number = float(self.data.num_points)
-            self._natural.minimize(lambda: number * loss(), self._natural_pairs)
+            self._natural.minimize(lambda: self._num_points * loss(), self._natural_pairs)
 
     def _fresh_loss(self, seed: tf.Tensor, state: Any, known: Any) -> tuple[tf.Tensor, Any]:
         """Return the objective of a new minibatch, per point of the data, and the next state.
@@ -204,7 +204,7 @@ class VariationalFit(Optimisation):
         snapshot: Any,
         with_prior: bool = True,
     ) -> tuple[tf.Tensor, Any]:
-        """Return the objective of a batch, per point of the data, and the objective's next state.
+        """Return the objective of a batch, per observed point of the data, and its next state.
 
         :param with_prior: whether to add the log prior of parameters, if settings include it.
         """
@@ -215,7 +215,7 @@ class VariationalFit(Optimisation):
         loss *= batch.scale
         if settings.prior_on_parameters and with_prior:
             loss -= functional.log_prior_of_mode(self.model.prior_parameters)
-        return loss / float(self.data.num_points), state
+        return loss / self._num_points, state
 
     def describe(self) -> dict[str, Any]:
         """Return the settings that a resumed fit must share with this one."""

@@ -10,9 +10,8 @@ import tensorflow as tf
 
 from ...data import Observations
 from ...data.compressed_rows import rows_seen
-from ...guides.base import UNINFORMATIVE_VARIANCE
 from ...kernels.reading import covariance_of_points, covariance_of_tasks
-from ...latent_priors.base import GaussianLatentPrior
+from ...latent_priors.base import UNINFORMATIVE_VARIANCE, GaussianLatentPrior
 from ...latent_priors.kernel_prior import KernelLatentPrior
 
 __all__ = ["smoothest_projections"]
