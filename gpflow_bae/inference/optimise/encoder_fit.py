@@ -82,7 +82,7 @@ class EncoderFit:
         ) -> tuple[EncoderState, tf.Tensor]:
             state, total = carried
             seeds = tf.unstack(split(fold_in(seed, i)))
-            if whole:  # flat rows have the same noise as tasks
+            if size is None or whole:  # flat rows have the same noise as tasks
                 inputs, targets, seen = Y, codes, mask
                 own_seed = start_seed if paired else seeds[1]
             else:

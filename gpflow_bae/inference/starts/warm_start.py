@@ -155,11 +155,12 @@ class WarmStart(Initializer):
             own = TitsiasGP(
                 layer.kernels, layer.inducing_variable, layer.latent_dim, layer.mean_function
             )
-            pseudo = variational.encode(data.X, data.Y, data.mask)
-            X = tf.broadcast_to(X, [*pseudo[0].shape[:-1], X.shape[-1]])
-            # All tasks share the outputs, as one task of all points does.
-            X, *pseudo = (tf.reshape(v, [1, -1, v.shape[-1]]) for v in (X, *pseudo))
-            layer.whitened_inducing.assign(own.inducing_posterior(X, *pseudo).mean[0])
+            mean, variance = variational.encode(data.X, data.Y, data.mask)
+            inputs = tf.convert_to_tensor(X)
+            inputs = tf.broadcast_to(inputs, [*mean.shape[:-1], inputs.shape[-1]])
+            # Tasks share these outputs, as the points of one task do.
+            points = (tf.reshape(v, [1, -1, v.shape[-1]]) for v in (inputs, mean, variance))
+            layer.whitened_inducing.assign(own.inducing_posterior(*points).mean[0])
 
 
 def _codes_of_fit(model: VariationalAutoencoder, data: Observations) -> tuple[tf.Tensor, tf.Tensor]:
