@@ -272,6 +272,21 @@ def test_a_part_of_many_outputs() -> None:
     assert np.any(other.indices != part.indices)
 
 
+def test_rows_that_a_task_does_not_have_are_left_out() -> None:
+    """NaN in all draws; the summary is that of the other outputs, with their indices."""
+    values = np.random.default_rng(0).standard_normal((2, 20, 3, 2))
+    values[:, :, 1] = np.nan
+    found = diagnostics.function_space_diagnostics(values)
+    others = diagnostics.function_space_diagnostics(values[:, :, [0, 2]])
+    np.testing.assert_array_equal(found.rhat, others.rhat)
+    np.testing.assert_array_equal(found.indices, [0, 1, 4, 5])
+    assert found.num_outputs == 4
+    values[0, 3, 0, 0] = np.nan
+    for wrong in (values, np.full_like(values, np.nan)):
+        with pytest.raises(ValueError, match="was given NaN or infinity in chains"):
+            diagnostics.function_space_diagnostics(wrong)
+
+
 def test_weights_lie_side_by_side() -> None:
     """In the mapping's order; a scalar parameter [C, S] is one of them."""
     values = independent(7)

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from gpflow_bae import inference
+from gpflow_bae import inference, mcmc
 from gpflow_bae.encoders import StochasticEncoder, partial_encoder
 from gpflow_bae.likelihoods import Gaussian
 from gpflow_bae.models import SGPBAE
@@ -27,6 +27,27 @@ def _data() -> tuple[np.ndarray, np.ndarray]:
     Y[:, :, 0] = 0.5
     Y[0, 3] = Y[2, 4:] = np.nan
     return X, Y
+
+
+def test_codes_of_unseen_points_are_not_drawn_by_the_encoder() -> None:
+    """Steps of 1e-9 move nothing, so between rounds codes change where the encoder draws them."""
+    X, Y = _data()
+    partial = partial_encoder("zeros", P, L, (4,), "tanh", stochastic=True)
+    decoder = keras.Sequential([keras.Input((L,)), keras.layers.Dense(P)])
+    model = SGPBAE(gpflow.kernels.Matern32(), X[0, ::2], decoder, partial, Gaussian(0.4), L)
+    settings = inference.AmortizedSettings(
+        num_samples=2,
+        burnin=0,
+        thinning=1,
+        num_sampler_steps=1,
+        encoder=inference.EncoderSettings(num_steps=0),
+        codes="encoder",
+    )
+    sampler = mcmc.adaptive_sghmc.build(step_size=1e-9)
+    options: Any = {"jit_compile": False, "progress": False, "warm_start": None}
+    posterior = inference.sample_amortized(model, (X, Y), settings, sampler=sampler, **options)
+    moved = np.abs(np.diff(posterior.latents, axis=0))[0].max(-1) > 1e-4
+    np.testing.assert_array_equal(moved, ~np.isnan(Y).all(-1))
 
 
 class _Recording(StochasticEncoder):

@@ -48,6 +48,9 @@ def test_codes_that_can_be_whitened_are_sampled_in_suitable_units(
     # Critical damping of a unit curvature: the momentum decays by two in a unit of time.
     assert sampler.settings["momentum_decay"] == 2.0 * sampler.settings["step_size"]
     inference.AmortizedSampling(model, data, settings, sampler)  # a combination that is allowed
+    more = np.concatenate([X, X], 1), np.concatenate([Y, np.full_like(Y, np.nan)], 1)  # padding
+    padded = prepare_data(model, (None if make is bae else more[0], more[1]))
+    assert inference.amortized_preset("auto", model, padded)[0].coordinates == coordinates
 
 
 def _deep() -> models.DSGPBAE:

@@ -12,6 +12,7 @@ import tensorflow_probability as tfp
 from scipy import stats
 
 from gpflow_bae import bijectors, inputs
+from gpflow_bae.data import pad_tasks
 from gpflow_bae.inducing_variables import ObjectViewInducingPoints
 from gpflow_bae.kernels import ObjectView
 
@@ -63,6 +64,29 @@ def test_where_values_start() -> None:
     angles = found.tables[0].values.numpy()
     assert np.ptp(angles) > 0 and (angles >= 0).all() and (angles < TURN).all()
     np.testing.assert_array_equal(angles, missing(X, seed=5).tables[0].values.numpy())
+
+
+def test_padding_has_no_entries() -> None:
+    """Of a list of tasks, each entry and each known number is one of the rows that are there."""
+    X = [table()[:8], table(1)[:5]]  # the last row of each has a hole
+    whole = np.concatenate(X)
+    found = missing(X, q="gaussian")
+    prior = found.tables[1].prior
+    known = whole[~np.isnan(whole[:, 2]), 2]
+    np.testing.assert_allclose([prior.loc, prior.scale], [known.mean(), known.std()])
+    assert [len(own.rows) for own in found.columns] == list(np.isnan(whole)[:, 1:].sum(0))
+    for entries in found.tables:
+        entries.mean.assign(10.0 + np.arange(len(entries.mean.numpy()))[:, None])
+    filled, (padded, _) = found.filled(X), pad_tasks(X, is_input=True)
+    for t, own in enumerate(X):
+        holes = np.isnan(own)
+        np.testing.assert_array_equal(filled[t, : len(own)][~holes], own[~holes])
+        assert (filled[t, : len(own)][holes] >= 10.0).all()
+        assert np.isnan(filled[t, len(own) :]).all()
+    prepared = found.prepare(padded)
+    assert np.isfinite(found.complete(prepared)).all()
+    costs = sum(np.sum(entries.divergences(None)) for entries in found.tables)
+    np.testing.assert_allclose(found.divergence(prepared, 1.0, 1.0), costs)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gpflow_bae.data import pad_tasks
 from gpflow_bae.latent_priors import GP, NearestNeighbourGP
 from gpflow_bae.latent_priors.base import expected_log_prob
 
@@ -41,6 +42,7 @@ def everything(prior: GP, data: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
     found["log_prob"] = prior.log_prob(X, mean)
     found["precision"] = prior.precision_diagonal(X, mean.shape)
     found["expected_log_prob"] = expected_log_prob(prior, X, mean, variance)
+    found["with_noise"] = expected_log_prob(prior, X, mean, variance, 2.0 * variance)
     return found
 
 
@@ -127,6 +129,29 @@ def test_a_single_point_has_no_neighbours() -> None:
     prior = NearestNeighbourGP(SHARED, point[0], L)
     for found, dense in zip(prior.condition(*point), GP(SHARED, L).condition(*point), strict=True):
         np.testing.assert_allclose(found, dense, rtol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", [SHARED, SEPARATE], ids=["shared", "separate"])
+def test_tasks_of_unequal_lengths_have_neighbours_of_their_own(kernel: Any) -> None:
+    """Each is as alone, also one with fewer points than neighbours; padding is independent."""
+    data, sizes = case((3, N, 2)), (N, 4, 11)
+    X = [x[:n] for x, n in zip(data["X"], sizes, strict=True)]
+    own = np.arange(N) < np.array(sizes)[:, None]
+    variance = np.where(own[..., None], data["variance"], 1e10)
+    prior = NearestNeighbourGP(kernel, X, L, 5)
+    places, _ = pad_tasks(X, is_input=True)
+    of_points = prior.condition(places, data["mean"], variance)
+    of_new = prior.predict(data["Xnew"], places, data["mean"], variance)
+    for t, (x, n) in enumerate(zip(X, sizes, strict=True)):
+        pseudo = x, data["mean"][t, :n], variance[t, :n]
+        alone = NearestNeighbourGP(kernel, x, L, 5)
+        for all_tasks, one in zip(of_points[:2], alone.condition(*pseudo)[:2], strict=True):
+            np.testing.assert_allclose(all_tasks[t, :n], one, rtol=1e-7, atol=1e-8)
+        for all_tasks, one in zip(of_new, alone.predict(data["Xnew"], *pseudo), strict=True):
+            np.testing.assert_allclose(all_tasks[t], one, rtol=1e-7, atol=1e-8)
+    prior.check_lengths(list(sizes))
+    with pytest.raises(ValueError, match=r"tasks of \[18, 3\] points, .* array of inputs: make it"):
+        NearestNeighbourGP(kernel, data["X"], L).check_lengths([18, 3])
 
 
 def test_distances_are_in_lengthscales() -> None:

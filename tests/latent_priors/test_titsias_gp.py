@@ -156,6 +156,14 @@ def test_expected_log_prob_is_the_average_over_draws(prior: str) -> None:
         hessian = outer.jacobian(gradient, codes).numpy().reshape(9 * L, 9 * L)
         diagonal = np.broadcast_to(made.precision_diagonal(X, mean.shape), mean.shape)
         np.testing.assert_allclose(diagonal.ravel(), -np.diag(hessian), rtol=1e-6)
+    # Codes with huge noise around them are left out, but for the density of that noise.
+    kept, huge = slice(0, 6), 1e10
+    noise = np.zeros(mean.shape)
+    noise[:, 6:] = huge
+    of_some = expected_log_prob(made, X[:, kept], mean[:, kept], variance[:, kept])
+    of_some -= 0.5 * 3 * L * np.log(2 * np.pi * huge)
+    found = expected_log_prob(made, X, mean, variance, noise)
+    np.testing.assert_allclose(found, of_some, rtol=1e-7)
 
 
 def test_it_has_no_density() -> None:

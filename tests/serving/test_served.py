@@ -14,6 +14,7 @@ from gpflow_bae import encoders, models, serving
 from gpflow_bae.data import prepare_data
 from gpflow_bae.posteriors import Bank, Posterior, TemperedPosterior
 from gpflow_bae.serving.bank import SampleBank
+from gpflow_bae.serving.codes import inputs_seen, prior_variances
 from gpflow_bae.serving.export import _requests
 from tests.serving import small_posteriors as small
 from tests.serving.small_posteriors import L, P
@@ -71,6 +72,19 @@ def test_a_row_under_a_gp_is_a_task_of_one_point(kind: type) -> None:
         mean, variance = model.encode(None, rows())
         means.append(mean / (1.0 + variance / model.latent_prior.kernels[0].variance))
     np.testing.assert_allclose(answer["mean"], np.mean(means, 0), rtol=1e-5, atol=1e-6)
+
+
+def test_the_prior_s_variance_is_that_of_all_observed_inputs() -> None:
+    """Its mean over the rows of all tasks, without padding; so is the example of a request."""
+    rng = np.random.default_rng(0)
+    X = [rng.uniform(-2.0, 2.0, (n, 1)) for n in (9, 4)]
+    Y = [rng.standard_normal((len(x), P)) for x in X]
+    posterior = Posterior.from_point(
+        models.GPVAE(gpflow.kernels.Linear(), **small.common()), (X, Y)
+    )
+    expected = np.mean(np.square(np.concatenate(X)))
+    np.testing.assert_allclose(prior_variances(posterior, [0]), [[expected] * L])
+    np.testing.assert_array_equal(inputs_seen(posterior), np.concatenate(X))
 
 
 def test_decoding_averages_over_the_posterior() -> None:

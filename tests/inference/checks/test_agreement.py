@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from gpflow_bae import decoders, diagnostics, encoders, inference, likelihoods, mcmc, models
+from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.checks.agreement import Agreement
 
 SETTINGS = inference.AmortizedSettings(
@@ -113,6 +114,16 @@ def test_complete_data_are_compared_too() -> None:
         until_rhat=100.0,
     )
     assert complete.bank.num_samples == 8
+
+
+def test_tasks_that_share_their_inputs_are_compared() -> None:
+    """The rows to compare are of all tasks, each at the inputs of its point."""
+    X, several = np.arange(4.0)[:, None], Y[1:].reshape(-1)[:16].reshape(2, 4, 2)
+    data = prepare_data(model(), (X, several))
+    algorithm = inference.AmortizedSampling(model(), data, SETTINGS)
+    agreement = Agreement(algorithm, 1.1)
+    assert data.X.shape == (1, 4, 1) and len(agreement._rows) == 8
+    np.testing.assert_array_equal(agreement._X[0], np.concatenate([X, X]))
 
 
 def test_looks_end_at_the_last_sample() -> None:

@@ -1,11 +1,14 @@
 """The scores that fit an encoder: NumPy formulas, and where their minima are."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.encoders import DensityEncoder, FreeFormEncoder
-from gpflow_bae.inference import encoder_loss
+from gpflow_bae.base import Batch
+from gpflow_bae.encoders import DensityEncoder, FreeFormEncoder, GaussianEncoder
+from gpflow_bae.inference import EncoderSettings, encoder_loss
+from gpflow_bae.inference.optimise.encoder_fit import EncoderFit
 from gpflow_bae.inference.optimise.encoder_losses import check_encoder_loss
 
 SEED = tf.constant([2, 7])
@@ -109,6 +112,29 @@ def test_an_encoder_that_takes_the_mask_gets_it(kind: str) -> None:
     for codes, close in ((mask, True), (~mask, False)):
         loss = encoder_loss(Mask(), Y, codes.astype(float), SEED, kind, mask)
         assert (abs(float(loss)) < 1e-5) == close
+
+
+@pytest.mark.parametrize("batch_size", [None, 8])
+def test_rows_without_observations_are_not_learnt_from(batch_size: int | None) -> None:
+    """With padding an encoder gets the weights that it gets without; the density needs no noise."""
+    keras.utils.set_random_seed(0)
+    network = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4)])
+    settings = EncoderSettings(num_steps=5, loss="nll", batch_size=batch_size)
+    rng = np.random.default_rng(0)
+    Y, codes = rng.normal(size=(2, 6, 3)).astype(np.float32), rng.normal(size=(2, 6, 2))
+    mask = np.ones(Y.shape, bool)
+    mask[1, 2] = [True, False, False]  # a hole is no empty row
+
+    def trained(more: int) -> tuple[np.ndarray, ...]:
+        longer = [np.pad(v, [(0, 0), (0, more), (0, 0)]) for v in (Y, mask)]
+        targets = np.pad(codes, [(0, 0), (0, more), (0, 0)], constant_values=9.0)
+        batch = Batch(None, *map(tf.constant, longer))
+        fit = EncoderFit(GaussianEncoder(network), settings)
+        state, loss = fit.fit(fit.initial_state(), batch, tf.constant(targets), None, SEED)
+        return *(w.numpy() for w in state.weights), loss.numpy()
+
+    for found, expected in zip(trained(20), trained(0), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_codes_of_the_training_data_are_no_encoder_to_fit() -> None:

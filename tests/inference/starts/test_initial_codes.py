@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from typing import Any
 
 import gpflow
 import keras
@@ -113,6 +114,47 @@ def test_missing_entries_are_filled_with_column_means() -> None:
     )
     sign = np.sign(np.sum(found * expected))
     np.testing.assert_allclose(sign * found, expected, atol=1e-4)  # float32 data
+
+
+@pytest.mark.parametrize("make", [gp, latent_priors.StandardNormal])
+def test_padding_has_no_part_in_the_projections(make: Any) -> None:
+    """Observed rows of tasks of unequal lengths have unit variance, however long the padding is."""
+    X, Y, _ = slow_and_fast()
+    prior, sizes = make(1), N - np.arange(NUM_TASKS)
+    pairs = zip(X, Y, sizes, strict=True)
+    short = [v[:n] for *pair, n in pairs for v in pair]
+    data = prepare_data(model_for(prior), (short[::2], short[1::2]))
+    own = np.arange(N) < sizes[:, None]
+    codes = inference.smoothest_projections(prior, data)
+    np.testing.assert_allclose([codes[own].mean(), codes[own].std()], [0.0, 1.0], atol=1e-6)
+    assert not codes[~own].any()
+    longer = [np.pad(v, [(0, 0), (0, 30), (0, 0)], mode="edge") for v in data.to_numpy()]
+    longer[1][:, N:] = np.nan
+    more = inference.smoothest_projections(prior, prepare_data(model_for(prior), tuple(longer)))
+    np.testing.assert_allclose(np.abs(more[:, :N]), np.abs(codes), atol=1e-6)
+
+
+def test_sampled_inducing_outputs_start_at_what_all_tasks_say() -> None:
+    """GP regression on the codes of all tasks, in NumPy, with an inducing point at every input."""
+    X, Y, _ = slow_and_fast(0.3)
+    X, Y = X[:2, ::3], Y[:2, ::3]
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=LENGTHSCALE)
+    sparse = latent_priors.SparseGP(kernel, X[0], 1, inducing_outputs="sampled")
+    model = model_for(sparse)
+    (kernel,) = model.latent_prior.kernels  # a copy that has priors
+    gaussian = encoders.GaussianEncoder(
+        keras.Sequential([keras.Input((P,)), keras.layers.Dense(2)])
+    )
+    start = inference.default_start(model, prepare_data(model, (X, Y)))
+    start = dataclasses.replace(start, encoder=gaussian)
+    data = prepare_data(model, (X, Y))
+    start._move_inducing_outputs(model, start._variational(model, start.latent_prior), data)
+    mean, variance = (v.numpy()[..., 0].ravel() for v in gaussian(data.Y))
+    K = kernel(np.concatenate([X[0], X[1]])).numpy()
+    expected = (K @ np.linalg.solve(K + np.diag(variance), mean))[: len(X[0])]
+    found, _ = model.latent_prior.given_inducing_outputs(X[:1])
+    assert np.ptp(expected) > 0.1
+    np.testing.assert_allclose(found[0, :, 0], expected, atol=2e-3 * np.ptp(expected))
 
 
 def test_too_few_dimensions_are_refused() -> None:
