@@ -41,10 +41,9 @@ class NearestNeighbourGP(GP):
     evidence is the Vecchia density of the pseudo-observations. A model with mean-field codes
     (:class:`~gpflow_bae.guides.MeanFieldGuide`, the default of a variational model under this
     prior) has an exact bound, also in minibatches; one with
-    :class:`~gpflow_bae.guides.GaussianGuide` has one up to the omitted neighbours, needs
-    all points in every step, and suits points without any observation. Sampled codes can be in
-    minibatches too: see :mod:`gpflow_bae.inference.engines.surroundings` for the method and its
-    cost.
+    :class:`~gpflow_bae.guides.GaussianGuide` has one up to the omitted neighbours, and needs
+    all points in every step. Sampled codes can be in minibatches too: see
+    :mod:`gpflow_bae.inference.engines.surroundings` for the method and its cost.
 
     Dense covariances (``code_covariance``, ``predict_full_cov``) are those of ``GP``, at its cost.
     """

@@ -16,7 +16,7 @@ from gpflow.base import TensorType
 from ..core.arguments import as_numbers
 from ..core.row_blocks import in_threads
 from ..core.tracing import compiled
-from ..data import MultiOutputTable, as_pair
+from ..data import MultiOutputTable, as_pair, pad_tasks
 from ..data.blocks import Place, block_at, joined, places_of_blocks
 from ..data.unequal_tasks import TaskRows, rows_at, unequal_lengths
 from ..models import LinearCoregionalisation
@@ -104,14 +104,19 @@ class CoregionalisationPosterior:
                 f"task or of {len(X)}."
             )
         self.models[0].check_inputs(new.reshape(-1, new.shape[2]), "Xnew")
-        # New rows come first, because padding may follow the rows of a task.
+        # New rows of a task come first, so that padding, of new rows or others, is last.
         new = np.broadcast_to(new, (len(X), *new.shape[1:]))
-        count = new.shape[1]
-        X = np.concatenate([new, X], axis=1)
-        Y = np.concatenate([np.full((len(Y), count, Y.shape[2]), np.nan), Y], axis=1)
-        where = np.broadcast_to(np.arange(X.shape[1])[:, None] < count, Y.shape)
-        moments = self.predict_cells(X, Y, lengths + count, where)
-        mean, variance = (rows.of(moment[:, :count]) for moment in moments)
+        most = new.shape[1]
+        counts = [most] * len(X) if rows.lengths is None else rows.lengths
+        both = [(at[:k], x[:n]) for at, k, x, n in zip(new, counts, X, lengths, strict=True)]
+        holes = np.full((most, Y.shape[2]), np.nan)
+        outputs = [(holes[:k], y[:n]) for k, y, n in zip(counts, Y, lengths, strict=True)]
+        X, lengths = pad_tasks([np.concatenate(v) for v in both], is_input=True)
+        Y, _ = pad_tasks([np.concatenate(v) for v in outputs], is_input=False)
+        where = np.arange(X.shape[1]) < np.array(counts)[:, None]
+        where = np.broadcast_to(where[..., None], Y.shape)
+        moments = self.predict_cells(X, Y, lengths, where)
+        mean, variance = (rows.of(moment[:, :most]) for moment in moments)
         return mean, variance
 
     def impute(

@@ -277,10 +277,12 @@ def test_tasks_know_nothing_of_each_other() -> None:
         np.testing.assert_allclose(mean[t], alone, rtol=1e-10)
 
 
-def test_tasks_of_unequal_lengths_are_filled_as_each_alone() -> None:
+@pytest.mark.parametrize("cells_per_block", [900, 8])
+def test_tasks_of_unequal_lengths_are_filled_as_each_alone(cells_per_block: int) -> None:
+    """Also where a task is more than one block, of which padding must be no part."""
     X, Y = data(12)
     Y[3:5, 0] = Y[9, 1] = np.nan
-    posterior = CoregionalisationPosterior((small_model(),))
+    posterior = CoregionalisationPosterior((small_model(),), cells_per_block)
     tasks, new = ([X[:7], X[7:]], [Y[:7], Y[7:]]), [X[:2] + 0.1, X[2:5] + 0.1]
     of_tasks = (
         posterior.impute(given=tasks),
