@@ -202,18 +202,27 @@ class GaussianLatentPrior(LatentProcess):
     ) -> tf.Tensor:
         """Return the diagonal of the codes' precision; broadcasts to ``shape = [batch..., N, L]``.
 
-        :param noise: variances [batch..., N, L] of noise that is added to the codes; None for none.
+        :param noise: variances [batch..., N, 1] of noise that is added to the codes of points; None
+            for none.
         :raises NotImplementedError: if the prior does not implement it.
         """
         raise NotImplementedError(
             f"{type(self).__name__} has no precision_diagonal, which mean-field codes need."
         )
 
-    @check_shapes("latents: [batch..., N, L]", "return: [batch...]")
-    def log_prob(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
-        """Return the log density of the codes of each task, in ``default_float()``."""
+    @check_shapes("latents: [batch..., N, L]", "noise: [batch..., N, 1]", "return: [batch...]")
+    def log_prob(
+        self, X: TensorType | None, latents: TensorType, noise: TensorType | None = None
+    ) -> tf.Tensor:
+        """Return the log density of the codes of each task, in ``default_float()``.
+
+        :param noise: variances [batch..., N, 1] of noise that is added to the codes of points; None
+            for none.
+        """
         latents = tf.cast(latents, gpflow.default_float())
-        return self.condition(X, latents, tf.zeros_like(latents)).log_marginal
+        total = tf.zeros_like(latents)
+        total = total if noise is None else total + noise
+        return self.condition(X, latents, total).log_marginal
 
 
 def expected_log_prob(
@@ -228,12 +237,8 @@ def expected_log_prob(
     Casale et al. (2018), eq. 7: the log density is quadratic, so its expectation is its value at
     the mean, less half of the precision's diagonal times the variances.
 
-    :param noise: variances [batch..., N, L] of noise around the prior's codes, of which ``latents``
-        are then the sum; large ones leave codes out. None for none.
+    :param noise: variances [batch..., N, 1] of noise that is added to the prior's codes; huge ones
+        leave points out. None for none.
     """
-    if noise is None:
-        density, precision = prior.log_prob(X, mean), prior.precision_diagonal(X, tf.shape(mean))
-    else:
-        density = prior.condition(X, mean, noise).log_marginal
-        precision = prior.precision_diagonal(X, tf.shape(mean), noise)
-    return density - 0.5 * tf.reduce_sum(precision * variance, axis=[-2, -1])
+    quadratic = prior.precision_diagonal(X, tf.shape(mean), noise) * variance
+    return prior.log_prob(X, mean, noise) - 0.5 * tf.reduce_sum(quadratic, axis=[-2, -1])

@@ -174,8 +174,10 @@ class DeepSparseGP(GaussianLatentPrior):
         _check_one_task("inputs X", hidden)
         return self.last_layer.given_inducing_outputs(hidden)
 
-    @check_shapes("latents: [batch..., N, L]", "return: [batch...]")
-    def log_prob(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
+    @check_shapes("latents: [batch..., N, L]", "noise: [batch..., N, 1]", "return: [batch...]")
+    def log_prob(
+        self, X: TensorType | None, latents: TensorType, noise: TensorType | None = None
+    ) -> tf.Tensor:
         """Return the sum over points of the log of the codes' density averaged over draws.
 
         :raises ValueError: for codes of several tasks.
@@ -184,8 +186,9 @@ class DeepSparseGP(GaussianLatentPrior):
         _check_one_task("codes", latents)
         hidden = self._draw(X, self.num_draws)
         if hidden.shape[0] == 1:
-            return self.last_layer.log_prob(hidden[0], latents)
+            return self.last_layer.log_prob(hidden[0], latents, noise)
         mean, variance = self.last_layer.given_inducing_outputs(hidden)
+        variance = variance if noise is None else variance + noise
         return tf.reduce_sum(_log_average(_point_log_density(latents - mean, variance)), -1)
 
     @check_shapes("X: [xbatch..., N, D]", "mean: [batch..., N, L]", "variance: [batch..., N, L]")

@@ -53,11 +53,13 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
             self._evidence(L, alpha),
         )
 
-    @check_shapes("latents: [batch..., N, L]", "return: [batch...]")
-    def log_prob(self, X: TensorType, latents: TensorType) -> tf.Tensor:
+    @check_shapes("latents: [batch..., N, L]", "noise: [batch..., N, 1]", "return: [batch...]")
+    def log_prob(
+        self, X: TensorType, latents: TensorType, noise: TensorType | None = None
+    ) -> tf.Tensor:
         """Return the log density of the codes; one factorisation if channels and tasks share it."""
         latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
-        covariance = self.code_covariance(X)
+        covariance = self._noisy_covariance(X, noise)
         L = cholesky(covariance, f"K(X, X) + noise of the latent GP ({self._kernel_names()})")
         if self.shares_kernel:
             return self._evidence(L, tf.linalg.triangular_solve(L, latents[..., None, :, :]))
@@ -68,12 +70,15 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
         covariance = self._covariance(X)
         return tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + self._noise())
 
+    def _noisy_covariance(self, X: TensorType, noise: TensorType | None) -> tf.Tensor:
+        """Return the covariance of codes [..., C, N, N] with noise [..., N, 1] added to them."""
+        covariance = self.code_covariance(X)
+        return covariance if noise is None else covariance + tf.linalg.diag(channels_first(noise))
+
     def precision_diagonal(
         self, X: TensorType, shape: TensorType, noise: TensorType | None = None
     ) -> tf.Tensor:
-        covariance = self.code_covariance(X)
-        if noise is not None:
-            covariance += tf.linalg.diag(channels_first(noise))
+        covariance = self._noisy_covariance(X, noise)
         L = cholesky(covariance, f"K(X, X) + noise of the latent GP ({self._kernel_names()})")
         inverse = tf.linalg.triangular_solve(L, tf.eye(tf.shape(L)[-1], dtype=L.dtype))
         return channels_first(tf.reduce_sum(tf.square(inverse), axis=-2))

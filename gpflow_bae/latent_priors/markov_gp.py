@@ -121,19 +121,26 @@ class MarkovGP(GP):
             tf.reduce_sum(densities, axis=[-2, -1]),
         )
 
-    @check_shapes("X: [xbatch..., N, 1]", "latents: [batch..., N, L]", "return: [batch...]")
-    def log_prob(self, X: TensorType, latents: TensorType) -> tf.Tensor:
+    @check_shapes(
+        "X: [xbatch..., N, 1]",
+        "latents: [batch..., N, L]",
+        "noise: [batch..., N, 1]",
+        "return: [batch...]",
+    )
+    def log_prob(
+        self, X: TensorType, latents: TensorType, noise: TensorType | None = None
+    ) -> tf.Tensor:
         """Return the log density of the codes; one filter for channels that share a kernel."""
         latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
         order, times = _in_order(X)
         target = _take(channels_first(latents), order)
-        noise = self._noise()
+        total = tf.fill(tf.shape(times[..., None, :]), self._noise())
+        total = total if noise is None else total + _take(channels_first(noise), order)
         evidence = tf.zeros([], target.dtype)
         for process, which in self._channels():
             y = channels_first(target[..., which, :])[..., None, :, :]  # [batch..., 1, N, columns]
             A, Q = self._chain(process, times)
-            R = tf.fill(tf.shape(times[..., None, :]), noise)
-            densities = kalman.log_density(A, Q, process.projection, y, R)
+            densities = kalman.log_density(A, Q, process.projection, y, total)
             evidence += tf.reduce_sum(densities, axis=-1)
         return evidence
 

@@ -174,16 +174,24 @@ class NearestNeighbourGP(GP):
         expected = tf.reduce_sum(weights * self._gather(values, self._earlier), axis=-2)
         return tf.reduce_sum(gaussian_log_density(values - expected, variance), axis=[-2, -1])
 
-    def _code_noise_of_points(self) -> tf.Tensor:
-        """Return the code noise variance for all points [N, 1]."""
-        return tf.fill([self._earlier.shape[-2], 1], self._noise())
+    def _noise_of_points(self, noise: TensorType | None) -> tf.Tensor:
+        """Return the variance of code noise, and of noise [..., N, 1] added to it: [..., N, 1]."""
+        own = tf.fill([self._earlier.shape[-2], 1], self._noise())
+        return own if noise is None else own + noise
 
-    @check_shapes("X: [xbatch..., N, D]", "latents: [batch..., N, L]", "return: [batch...]")
-    def log_prob(self, X: TensorType, latents: TensorType) -> tf.Tensor:
+    @check_shapes(
+        "X: [xbatch..., N, D]",
+        "latents: [batch..., N, L]",
+        "noise: [batch..., N, 1]",
+        "return: [batch...]",
+    )
+    def log_prob(
+        self, X: TensorType, latents: TensorType, noise: TensorType | None = None
+    ) -> tf.Tensor:
         """Return the Vecchia log density of the codes."""
         X = self._check_points(X)
         latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
-        return self._density(X, latents, self._code_noise_of_points())
+        return self._density(X, latents, self._noise_of_points(noise))
 
     @property
     def by_neighbours(self) -> NearestNeighbourGP:
@@ -248,9 +256,7 @@ class NearestNeighbourGP(GP):
         self, X: TensorType, shape: TensorType, noise: TensorType | None = None
     ) -> tf.Tensor:
         """Return 1 / v of each point plus w^2 / v of its children, w being its weight in them."""
-        total = self._code_noise_of_points()
-        total = total if noise is None else total + noise
-        weights, variance = self._conditionals(self._check_points(X), total)
+        weights, variance = self._conditionals(self._check_points(X), self._noise_of_points(noise))
         parts = tf.square(weights) / variance[..., None, :]  # [(T,) N, m, C]
         lead, number = tf.shape(variance)[:-2], tf.shape(variance)[-2]
         tasks = tf.reduce_prod(lead)

@@ -202,19 +202,19 @@ class ProductPrior(ProductProcess, GaussianLatentPrior):
                 )
         super().__init__(parts)
 
-    def log_prob(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
-        return tf.add_n([part.log_prob(X, *own) for part, own in self._split(latents)])
+    def log_prob(
+        self, X: TensorType | None, latents: TensorType, noise: TensorType | None = None
+    ) -> tf.Tensor:
+        return tf.add_n([part.log_prob(X, *own, noise) for part, own in self._split(latents)])
 
     def precision_diagonal(
         self, X: TensorType | None, shape: TensorType, noise: TensorType | None = None
     ) -> tf.Tensor:
         shape = tf.convert_to_tensor(shape)
-        sizes = [part.latent_dim for part in self.parts]
-        noises = [None] * len(sizes) if noise is None else tf.split(noise, sizes, axis=-1)
         parts = []
-        for part, of_part in zip(self.parts, noises, strict=True):
+        for part in self.parts:
             own = tf.concat([shape[:-1], [part.latent_dim]], 0)
-            parts.append(tf.broadcast_to(part.precision_diagonal(X, own, of_part), own))
+            parts.append(tf.broadcast_to(part.precision_diagonal(X, own, noise), own))
         return tf.concat(parts, -1)
 
     def code_covariance(self, X: TensorType) -> tf.Tensor | None:

@@ -106,13 +106,16 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
             inducing.log_marginal,
         )
 
-    @check_shapes("latents: [batch..., N, L]", "return: [batch...]")
-    def log_prob(self, X: TensorType, latents: TensorType) -> tf.Tensor:
+    @check_shapes("latents: [batch..., N, L]", "noise: [batch..., N, 1]", "return: [batch...]")
+    def log_prob(
+        self, X: TensorType, latents: TensorType, noise: TensorType | None = None
+    ) -> tf.Tensor:
         """Return the FITC log density of the codes of each task."""
         latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
         features, left = self._features(X)
-        noise = self._residual_noise(left)
-        return self._regress(features, noise, channels_first(latents)).log_marginal
+        own = self._residual_noise(left)
+        own = own if noise is None else own + channels_first(noise)
+        return self._regress(features, own, channels_first(latents)).log_marginal
 
     def code_covariance(self, X: TensorType) -> tf.Tensor | None:
         if self.whitened_inducing is not None:

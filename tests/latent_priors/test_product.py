@@ -108,9 +108,10 @@ def test_the_density_is_the_product(name: str) -> None:
         precision = np.swapaxes(np.diagonal(np.linalg.inv(covariance), 0, -2, -1), -1, -2)
         found = product.precision_diagonal(X, tf.shape(MEAN))
         np.testing.assert_allclose(found, precision, rtol=1e-6)
-        total = covariance + tf.linalg.diag(np.swapaxes(VARIANCE, -1, -2))
+        noise = VARIANCE[..., :1]
+        total = covariance + tf.linalg.diag(np.swapaxes(noise, -1, -2))
         precision = np.swapaxes(np.diagonal(np.linalg.inv(total), 0, -2, -1), -1, -2)
-        found = product.precision_diagonal(X, tf.shape(MEAN), VARIANCE)
+        found = product.precision_diagonal(X, tf.shape(MEAN), noise)
         np.testing.assert_allclose(found, precision, rtol=1e-6)
 
 

@@ -158,7 +158,7 @@ def test_expected_log_prob_is_the_average_over_draws(prior: str) -> None:
         np.testing.assert_allclose(diagonal.ravel(), -np.diag(hessian), rtol=1e-6)
     # Codes with huge noise around them are left out, but for the density of that noise.
     kept, huge = slice(0, 6), 1e10
-    noise = np.zeros(mean.shape)
+    noise = np.zeros((*mean.shape[:-1], 1))
     noise[:, 6:] = huge
     of_some = expected_log_prob(made, X[:, kept], mean[:, kept], variance[:, kept])
     of_some -= 0.5 * 3 * L * np.log(2 * np.pi * huge)
