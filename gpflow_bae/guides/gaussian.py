@@ -223,7 +223,7 @@ def _expected_of_seen(
     """
     if seen is None:
         return expected_log_prob(prior, X, mean, variance)
-    noise = tf.where(seen, 0.0, tf.cast(UNINFORMATIVE_VARIANCE, mean.dtype))
+    noise = UNINFORMATIVE_VARIANCE * tf.cast(~seen, mean.dtype)
     found = expected_log_prob(prior, X, mean, variance, noise)
     return found - log_density_of_empty(seen, mean.shape[-1])
 

@@ -72,8 +72,7 @@ def smoothest_projections(
         weights = tf.cast(seen[..., 0], variances.dtype)
         total = covariance_of_tasks(kernel, X)
         total /= tf.reduce_sum(weights * variances) / tf.reduce_sum(weights)
-        noise = tf.where(seen[..., 0], noise_variance, UNINFORMATIVE_VARIANCE)
-        total += tf.linalg.diag(tf.cast(noise, total.dtype))
+        total += tf.linalg.diag(noise_variance * weights + UNINFORMATIVE_VARIANCE * (1.0 - weights))
         shape = [tf.shape(tasks)[0], *total.shape[-2:]]
         solved = tf.linalg.solve(tf.broadcast_to(total, shape), tasks)
         roughness = tf.reduce_sum(tf.linalg.matmul(tasks, solved, transpose_a=True), 0)
