@@ -189,13 +189,16 @@ def test_gppvaes_bound_is_evidence_of_draws_plus_entropy() -> None:
     np.testing.assert_allclose(divergence, expected, rtol=1e-6)
 
 
-def test_gppvaes_minibatches_have_the_gradient_of_the_whole_bound() -> None:
+@pytest.mark.parametrize("unseen", [0, 4])
+def test_gppvaes_minibatches_have_the_gradient_of_the_whole_bound(unseen: int) -> None:
     """Where the snapshot is fresh, N/B times the batches' gradients average to the full one.
 
     The partition is complete and the draws' term is left out, so only float32 rounding is left.
+    Points without observations are no part of either.
     """
     kernel, points, X = _object_view()
     Y = np.random.default_rng(5).normal(size=(1, 20, P)).astype(np.float32)
+    Y[:, 2 : 2 + unseen] = np.nan
     model = GPPVAE(kernel, points, **_parts(), code_noise_variance=0.3)
     data = prepare_data(model, (X, Y), batch_size=5)
     variables = [*model.encoder.trainable_variables, *model.latent_prior.trainable_variables]
