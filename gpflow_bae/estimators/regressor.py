@@ -35,6 +35,9 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
     variance of a linear network up to a quarter too large. Chains do not agree with each other, so
     predictions average over the samples of all of them.
 
+    Take fewer weights than there are rows. Otherwise chains may lose what the rows say, and predict
+    worse than the mean of y, with wide intervals.
+
     Steps are taken in coordinates in which posterior variances are about 1, fitted in the first
     half of burn-in. On all rows they are the weights in units of their Fisher information. A step
     on a minibatch follows a noisy gradient, and its coordinates are those in which the noise is
