@@ -10,7 +10,7 @@ applied to single hours and fitted to both. ``saits`` is the network of PyPOTS
 (:mod:`experiments.baselines.saits`). Scores are those of all hidden cells of the test windows, in
 the units of the benchmark: ``mae``, ``mse``, and, but for ``saits``, ``crps`` and ``coverage_90``.
 ``validation_coverage_90`` is that of the validation windows, which lie between the training and the
-test windows; no choice is made by them.
+test windows; the imputer is not fitted to them.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn.datasets
+import tensorflow as tf
 from sklearn.utils.estimator_checks import check_estimator
 
 from gpflow_bae.datasets import tabular
@@ -122,6 +123,18 @@ def test_a_minibatch_of_all_rows_is_a_full_batch() -> None:
     fits = [BayesianMLPRegressor(**SMALL, batch_size=b).fit(X, X[:, 0]) for b in (None, 20)]
     for full, same in zip(*(f.weights_ for f in fits), strict=True):
         np.testing.assert_array_equal(full, same)
+
+
+def test_a_chain_that_does_not_move_is_no_part_of_predictions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is where the noise is the least there is, far from y, with a gradient that is huge."""
+    start = [tf.zeros([2, 2]), tf.constant([0.0, -50.0])]
+    monkeypatch.setattr(network_chains.NetworkChains, "_start", lambda self, seed: tuple(start))
+    X = np.arange(6.0)[:, None]
+    linear = BayesianMLPRegressor(**SMALL | {"hidden_layer_sizes": (), "num_steps": 900})
+    with pytest.raises(FloatingPointError, match="is stuck after 300 steps: .* few rows"):
+        linear.fit(X, X[:, 0])
 
 
 @pytest.mark.parametrize(

@@ -171,9 +171,8 @@ def function_space_diagnostics(
     :raises ValueError: with fewer than 2 chains or 4 draws, without outputs, or if one of the
         chosen outputs is not finite.
     """
-    return _diagnose(
-        "predictions", [as_numbers(predictions, "predictions", rank=2)], max_outputs, seed
-    )
+    values = as_numbers(predictions, "predictions", rank=2)
+    return _diagnose("predictions", [values], max_outputs, seed, with_padding=True)
 
 
 @check_arguments(max_outputs=1, seed=0)
@@ -233,9 +232,17 @@ def _per_output(
 
 
 def _diagnose(
-    argument: str, arrays: Sequence[np.ndarray], max_outputs: int | None, seed: int
+    argument: str,
+    arrays: Sequence[np.ndarray],
+    max_outputs: int | None,
+    seed: int,
+    with_padding: bool = False,
 ) -> ConvergenceDiagnostics:
-    """Diagnose at most ``max_outputs`` scalars of concatenated arrays [C, S, ...]."""
+    """Diagnose at most ``max_outputs`` scalars of concatenated arrays [C, S, ...].
+
+    :param with_padding: whether NaN in all draws are rows that a task does not have; if nothing
+        else is there, all diverged.
+    """
     num_chains, num_draws = arrays[0].shape[:2]
     flat = [a.reshape(num_chains, num_draws, math.prod(a.shape[2:])) for a in arrays]
     num_outputs = sum(a.shape[-1] for a in flat)
@@ -243,9 +250,10 @@ def _diagnose(
         raise ValueError(f"{argument} hold no scalars [C, S, ...]: an axis has length 0.")
     if max_outputs is not None and max_outputs < 1:
         raise ValueError(f"max_outputs is {max_outputs}; it must be at least 1, or None for all.")
-    # NaN in all draws are rows that a task does not have. If nothing else is there, all diverged.
+    indices = np.arange(num_outputs)
     there = np.concatenate([~_is_absent(values) for values in flat])
-    indices = np.flatnonzero(there) if there.any() else np.arange(num_outputs)
+    if with_padding and there.any():
+        indices = np.flatnonzero(there)
     num_outputs = len(indices)
     if max_outputs is not None and max_outputs < num_outputs:
         rng = np.random.default_rng(seed)

@@ -31,10 +31,11 @@ Maps: TypeAlias = Sequence[KroneckerMap]
 # The start of a chain: steps of Adam on the log posterior, and their first rate.
 _ADAM_STEPS, _ADAM_RATE = 3000, 5e-3
 # Variance of a step's energy error, per dimension, in burn-in and after it. Large steps explore
-# (Sommer et al. 2025), and make the variance of a linear network's posterior nearly twice as large.
+# (Sommer et al. 2025), and make the variance of a linear network's posterior 1.4 times and more.
 _EXPLORING, _SAMPLING = 0.5, 0.02
 _BURNIN = 1.0 / 3.0  # share of the steps
 _FIRST = 0.05, 0.01  # step size and loss of direction where the search begins
+_STUCK = 1e-3  # a smaller share of that step size is of a chain that does not move
 _FITS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # shares of burn-in after which maps are fitted again
 _FIT_DRAWS, _FIT_POSITIONS = 200, 64  # gradients, at the last of these positions
 _ALL_ROWS, _BATCH = 4096, 1024  # the most rows that are a step's by default, and those of more
@@ -108,7 +109,7 @@ class NetworkChains:
         """Return samples [S, ...] of each kernel and bias, and the chain's step size.
 
         :param calls: calls of a hundred steps.
-        :raises FloatingPointError: if the chain diverges.
+        :raises FloatingPointError: if the chain diverges or is stuck.
         """
         weights = self._start(seed)
         maps: Maps = self._fit([w[None] for w in weights], tf.constant([seed, 0]))
@@ -129,13 +130,15 @@ class NetworkChains:
                 passed = [*passed[-_FIT_POSITIONS:], weights]
             elif (call - burnin) % every == 0:
                 samples.append([w.numpy() for w in weights])
-                if not all(np.isfinite(w).all() for w in samples[-1]):
+                step_size = float(self._sampler.info(state)["step_size"])
+                is_stuck = step_size < _STUCK * _FIRST[0]
+                if is_stuck or not all(np.isfinite(w).all() for w in samples[-1]):
                     raise FloatingPointError(
-                        f"The chain with seed {seed} diverged after {call * STEPS_PER_CALL} "
-                        "steps: does X or y hold values far from all others?"
+                        f"The chain with seed {seed} {'is stuck' if is_stuck else 'diverged'} "
+                        f"after {call * STEPS_PER_CALL} steps: does X or y hold values far from "
+                        "all others, or are there few rows for the weights of the network?"
                     )
             shown.update(STEPS_PER_CALL, "burn-in" if call < burnin else "sampling", {})
-        step_size = float(self._sampler.info(state)["step_size"])
         return [np.stack(leaves) for leaves in zip(*samples, strict=True)], step_size
 
     def _start(self, seed: int) -> tuple[tf.Tensor, ...]:

@@ -31,9 +31,12 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
     Each chain begins at weights of its own, climbs the log posterior by Adam, and goes on by
     microcanonical Langevin dynamics (:mod:`gpflow_bae.mcmc.mclmc`) on all rows or, of large tables,
     on minibatches, as Sommer et al. (2025, "Microcanonical Langevin ensembles") sample networks.
-    Steps are large in burn-in and half as large after it, where they make the posterior variance of
-    a linear network up to a quarter too large. Chains stay near their modes, so that predictions
-    average over the samples of all of them.
+    Steps are large in burn-in and 0.6 times as large after it, where they make the posterior
+    variance of a linear network up to a quarter too large. Chains do not agree with each other, so
+    predictions average over the samples of all of them.
+
+    Take fewer weights than there are rows. Otherwise chains may lose what the rows say, and predict
+    worse than the mean of y, with wide intervals.
 
     Steps are taken in coordinates in which posterior variances are about 1, fitted in the first
     half of burn-in. On all rows they are the weights in units of their Fisher information. A step
@@ -93,7 +96,8 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
         :param X: rows [N, D], N >= 2, without missing values.
         :param y: numbers [N].
         :raises ValueError: for invalid arguments or rows.
-        :raises FloatingPointError: if a chain diverges.
+        :raises FloatingPointError: if a chain diverges or is stuck, as it may with few rows for
+            many weights.
         """
         self._check_arguments()
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)

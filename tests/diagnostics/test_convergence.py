@@ -297,6 +297,8 @@ def test_weights_lie_side_by_side() -> None:
     }
     found = diagnostics.weight_space_diagnostics(samples)
     np.testing.assert_array_equal(found.rhat, diagnostics.rank_normalised_rhat(values))
+    with pytest.raises(ValueError, match="was given NaN or infinity in chains"):  # no padding
+        diagnostics.weight_space_diagnostics({**samples, "other": np.full((C, S), np.nan)})
     part = diagnostics.weight_space_diagnostics(samples, max_outputs=5)
     np.testing.assert_array_equal(part.ess_tail, found.ess_tail[part.indices])
 
