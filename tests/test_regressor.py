@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,18 @@ def test_a_chain_that_does_not_move_is_no_part_of_predictions(
     linear = BayesianMLPRegressor(**SMALL | {"hidden_layer_sizes": (), "num_steps": 900})
     with pytest.raises(FloatingPointError, match="is stuck after 300 steps: .* few rows"):
         linear.fit(X, X[:, 0])
+
+
+def test_predictions_that_are_wider_than_y_are_warned_of() -> None:
+    """Of 20 rows of noise; 300 rows of a line are no reason."""
+    rng = np.random.default_rng(0)
+    X, deep = rng.normal(size=(300, 2)), BayesianMLPRegressor(num_chains=2, num_steps=600)
+    with pytest.warns(UserWarning, match="times that of y: 20 rows are too few"):
+        deep.fit(X[:20], rng.normal(size=20))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        linear = BayesianMLPRegressor((), num_chains=1, num_steps=3000)
+        linear.fit(X, X[:, 0] + 0.3 * rng.normal(size=300))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from ..data.minibatches import random_integers
 from ..inference.loops import repeat
 from ..inference.optimise.optimisation import Optimisation, cosine_decay
 from ..inference.preconditioning import KroneckerMap
-from ..inference.preconditioning.kronecker import fisher_maps, rescaled, squares_along
+from ..inference.preconditioning.kronecker import fisher_maps
 from ..inference.runs.progress import Progress
 from ..inference.runs.run import run
 from ..mcmc import State, Step, Target, mclmc, targets
@@ -34,10 +34,12 @@ _ADAM_STEPS, _ADAM_RATE = 3000, 5e-3
 # (Sommer et al. 2025), and make the variance of a linear network's posterior 1.4 times and more.
 _EXPLORING, _SAMPLING = 0.5, 0.02
 _BURNIN = 1.0 / 3.0  # share of the steps
-_FIRST = 0.05, 0.01  # step size and loss of direction where the search begins
+# Step size and loss of direction where the search begins, of weights and of coordinates in which
+# posterior variances are about 1.
+_OF_WEIGHTS, _OF_COORDINATES = (1e-3, 0.05), (0.05, 0.01)
 _STUCK = 1e-3  # a smaller share of that step size is of a chain that does not move
 _FITS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # shares of burn-in after which maps are fitted again
-_FIT_DRAWS, _FIT_POSITIONS = 200, 64  # gradients, at the last of these positions
+_FIT_DRAWS, _FIT_POSITIONS = 200, 64  # differences of gradients, at the last of these
 _ALL_ROWS, _BATCH = 4096, 1024  # the most rows that are a step's by default, and those of more
 _NUM_SAMPLES = 100  # of each chain
 STEPS_PER_CALL = 100
@@ -84,8 +86,10 @@ class NetworkChains:
         default = number if number <= _ALL_ROWS else _BATCH
         self._batch_size = min(batch_size or default, number)
         self._is_noisy = self._batch_size < number
+        first = _OF_COORDINATES if self._is_noisy else _OF_WEIGHTS
+        self._least_step = _STUCK * first[0]
         self._sampler = from_energy_variance(
-            mclmc.build(*_FIRST),
+            mclmc.build(*first),
             _SAMPLING,
             isotropic_noise=self._is_noisy,
             exploring=_EXPLORING,
@@ -112,7 +116,9 @@ class NetworkChains:
         :raises FloatingPointError: if the chain diverges or is stuck.
         """
         weights = self._start(seed)
-        maps: Maps = self._fit([w[None] for w in weights], tf.constant([seed, 0]))
+        maps: Maps = [KroneckerMap(tf.ones([])) for _ in weights]
+        if self._is_noisy:
+            maps = self._fit([w[None] for w in weights], tf.constant([seed, 0]))
         state = self._sampler.init(_coordinates(maps, weights), Target())
         burnin = round(_BURNIN * calls)
         fits = {round(share * burnin) for share in _FITS} - {0}
@@ -120,7 +126,7 @@ class NetworkChains:
         passed: list[tuple[tf.Tensor, ...]] = []
         for call in range(calls):
             key, first = tf.constant([seed, call + 1]), tf.constant(call * STEPS_PER_CALL)
-            if call in fits:
+            if call in fits and self._is_noisy:
                 maps = self._fit([tf.stack(v) for v in zip(*passed, strict=True)], key)
                 begun = self._sampler.init(_coordinates(maps, weights), Target())
                 state, passed = begun._replace(shared=state.shared), []
@@ -131,7 +137,7 @@ class NetworkChains:
             elif (call - burnin) % every == 0:
                 samples.append([w.numpy() for w in weights])
                 step_size = float(self._sampler.info(state)["step_size"])
-                is_stuck = step_size < _STUCK * _FIRST[0]
+                is_stuck = step_size < self._least_step
                 if is_stuck or not all(np.isfinite(w).all() for w in samples[-1]):
                     raise FloatingPointError(
                         f"The chain with seed {seed} {'is stuck' if is_stuck else 'diverged'} "
@@ -162,7 +168,9 @@ class NetworkChains:
         if self._is_noisy and seed is not None:
             rows = random_integers([self._batch_size], seed) % number
             X, y = tf.gather(X, rows), tf.gather(y, rows)
-        total = _log_density(y, *outputs(weights, X, self._activation))
+        mean, deviation = outputs(weights, X, self._activation)
+        cells = -0.5 * tf.square((y - mean) / deviation) - tf.math.log(deviation)
+        total = tf.reduce_sum(tf.cast(cells, tf.float64))
         return total if seed is None else number / self._batch_size * total
 
     def _log_prior(self, weights: Weights) -> tf.Tensor:
@@ -180,26 +188,23 @@ class NetworkChains:
         return gradient
 
     def _target(self, maps: Maps) -> Target:
-        """Return the target in the coordinates of maps."""
+        """Return the target in the coordinates of maps; of weights, for steps on all rows."""
+        if not self._is_noisy:
+            return Target(self._gradient, targets.target(self._log_likelihood, self._log_prior))
+        # The prior gets the noise of a minibatch as well: directions that the rows do not inform
+        # would have less noise than others.
+        deviation = (len(self._y) / self._batch_size) ** 0.5
 
         def gradient(position: Weights, seed: tf.Tensor) -> Weights:
             own = fold_in(seed, _ROWS)
             found = []
             slopes = self._gradient(_values(maps, position), own)
             for number, (part, slope) in enumerate(zip(maps, slopes, strict=True)):
-                if self._is_noisy:
-                    # The prior gets the noise of a minibatch as well: directions that the rows do
-                    # not inform would have less noise than others.
-                    deviation = (len(self._y) / self._batch_size) ** 0.5
-                    slope += deviation * standard_noise(slope.shape, fold_in(own, number))
-                found.append(part.pullback(slope))
+                noise = standard_noise(slope.shape, fold_in(own, number))
+                found.append(part.pullback(slope + deviation * noise))
             return tuple(found)
 
-        evaluate = targets.target(
-            lambda position: self._log_likelihood(_values(maps, position)),
-            lambda position: self._log_prior(_values(maps, position)),
-        )
-        return Target(gradient, None if self._is_noisy else evaluate)
+        return Target(gradient)
 
     def _steps(
         self, state: State, maps: Maps, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor
@@ -213,44 +218,17 @@ class NetworkChains:
         return after
 
     def _fitted(self, passed: Weights, seed: tf.Tensor) -> Maps:
-        """Return maps fitted at positions [n, ...], in which posterior variances are about 1.
+        """Return maps in which the noise of gradients at positions [n, ...] is isotropic."""
 
-        Those of minibatches rotate the weights of a layer, for isotropic noise of gradients; of all
-        rows they scale single weights, which explores better.
-        """
-        draw = self._noise if self._is_noisy else self._score
-
-        def at_one(seed: tf.Tensor) -> Weights:
+        def draw(seed: tf.Tensor) -> Weights:
             which = random_integers([], seed) % tf.shape(passed[0])[0]
-            return draw([w[which] for w in passed], seed)
+            weights = [w[which] for w in passed]
+            pair = (self._gradient(weights, fold_in(seed, i)) for i in (1, 2))
+            # The noise of as many rows as there are, whose covariance is the information.
+            scale = (0.5 * self._batch_size / len(self._y)) ** 0.5
+            return [scale * (a - b) for a, b in zip(*pair, strict=True)]
 
-        seeds, precision = split(seed, _FIT_DRAWS), [tf.ones_like(w[0]) for w in passed]
-        if self._is_noisy:
-            return fisher_maps(at_one, seeds, precision)
-        diagonal = [KroneckerMap(p) for p in precision]
-        found = squares_along(diagonal, at_one, seeds, [tf.zeros_like(p) for p in precision])
-        return rescaled(diagonal, [total / _FIT_DRAWS for total in found], precision)
-
-    def _noise(self, weights: Weights, seed: tf.Tensor) -> Weights:
-        """Draw the noise of gradients, as of as many rows as there are: about the information."""
-        pair = (self._gradient(weights, fold_in(seed, i)) for i in (1, 2))
-        scale = (0.5 * self._batch_size / len(self._y)) ** 0.5
-        return [scale * (a - b) for a, b in zip(*pair, strict=True)]
-
-    def _score(self, weights: Weights, seed: tf.Tensor) -> Weights:
-        """Draw a gradient of log p(y | X, weights), at y that are drawn from it, too."""
-        mean, deviation = outputs(weights, self._X, self._activation)
-        y = mean + deviation * standard_noise(mean.shape, fold_in(seed, 1))
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(weights)
-            density = _log_density(y, *outputs(weights, self._X, self._activation))
-        score: Weights = tape.gradient(density, weights)
-        return score
-
-
-def _log_density(y: tf.Tensor, mean: tf.Tensor, deviation: tf.Tensor) -> tf.Tensor:
-    cells = -0.5 * tf.square((y - mean) / deviation) - tf.math.log(deviation)
-    return tf.reduce_sum(tf.cast(cells, tf.float64))
+        return fisher_maps(draw, split(seed, _FIT_DRAWS), [tf.ones_like(w[0]) for w in passed])
 
 
 def _values(maps: Maps, coordinates: Weights) -> tuple[tf.Tensor, ...]:

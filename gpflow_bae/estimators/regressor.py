@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from .networks import check_activation
 __all__ = ["BayesianMLPRegressor"]
 
 _ROWS_PER_CALL = 1024  # of predictions, by all samples at once
+_WIDE = 1.5  # predictions of fitted rows with as many deviations of y are of no use
 
 
 class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
@@ -35,15 +37,16 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
     variance of a linear network up to a quarter too large. Chains do not agree with each other, so
     predictions average over the samples of all of them.
 
-    Take fewer weights than there are rows. Otherwise chains may lose what the rows say, and predict
-    worse than the mean of y, with wide intervals.
+    All weights have the prior N(0, 1), as there, which lets functions of deep networks vary by far
+    more than y. It suits a thousand rows with little noise. Of few or noisy rows predictions are
+    too wide, and another model, such as a Gaussian process or a ridge regression, is better:
+    ``fit`` warns where predictions of its own rows are wider than y.
 
-    Steps are taken in coordinates in which posterior variances are about 1, fitted in the first
-    half of burn-in. On all rows they are the weights in units of their Fisher information. A step
-    on a minibatch follows a noisy gradient, and its coordinates are those in which the noise is
+    A step on a minibatch follows a noisy gradient. It is taken in coordinates in which the noise is
     isotropic, so that it only turns the chain's direction (Sommer et al. 2026, "Can microcanonical
     Langevin dynamics leverage mini-batch gradient noise?", who scale single weights; here layers
-    are rotated, too); the noise has about the covariance of the information.
+    are rotated, too). As the noise has about the covariance of the information, posterior variances
+    are then about 1 as well. The coordinates are fitted in the first half of burn-in.
 
     y is standardised inside. A column enters twice, standardised and as the rank of its value
     among the rows of ``fit``, so that skewed columns need no logarithms.
@@ -122,6 +125,15 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
         samples, step_sizes = zip(*found, strict=True)
         self.weights_ = [np.stack(leaves) for leaves in zip(*samples, strict=True)]
         self.step_size_ = np.array(step_sizes)
+        (mean, deviation), *_ = self._moments_of(self._features(X[:_ROWS_PER_CALL]))
+        ratio = np.sqrt(np.mean(np.square(deviation)) + np.mean(mean.var(0))) / self.scale_
+        if ratio > _WIDE:
+            warnings.warn(
+                f"Predictions of the rows of fit have a standard deviation {ratio:.2g} times that "
+                f"of y: {len(X)} rows are too few, or too noisy, for the prior of this network. "
+                "Take another model.",
+                stacklevel=2,
+            )
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -171,7 +183,12 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
     def _moments(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield means and deviations [C * S, n] of the samples, in the units of y, of some rows."""
         check_is_fitted(self)
-        X = self._features(validate_data(self, X, dtype=np.float64, reset=False))
+        yield from self._moments_of(
+            self._features(validate_data(self, X, dtype=np.float64, reset=False))
+        )
+
+    def _moments_of(self, X: tf.Tensor) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the same, given features [N, F]."""
         pooled = [tf.constant(w.reshape(-1, *w.shape[2:])) for w in self.weights_]
         for first in range(0, len(X), _ROWS_PER_CALL):
             found = outputs(pooled, X[first : first + _ROWS_PER_CALL], self.activation)
