@@ -111,7 +111,7 @@ def decide(
     if coverage is not None and not _COVERAGE[0] <= coverage <= _COVERAGE[1]:
         tightness = "narrow" if coverage < 0.9 else "wide"
         sentences.append(
-            f"The 90 % intervals held {coverage:.0%} of the hidden cells: take them as too "
+            f"The 90 % intervals held {coverage:.0%} of the hidden numbers: take them as too "
             f"{tightness}."
         )
     if num_gaps < _FEW_GAPS:
