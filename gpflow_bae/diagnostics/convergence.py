@@ -251,9 +251,9 @@ def _diagnose(
     if max_outputs is not None and max_outputs < 1:
         raise ValueError(f"max_outputs is {max_outputs}; it must be at least 1, or None for all.")
     indices = np.arange(num_outputs)
-    there = np.concatenate([~_is_absent(values) for values in flat])
-    if with_padding and there.any():
-        indices = np.flatnonzero(there)
+    if with_padding:
+        there = np.concatenate([~_is_absent(values) for values in flat])
+        indices = np.flatnonzero(there) if there.any() else indices
     num_outputs = len(indices)
     if max_outputs is not None and max_outputs < num_outputs:
         rng = np.random.default_rng(seed)

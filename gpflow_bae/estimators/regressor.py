@@ -37,10 +37,10 @@ class BayesianMLPRegressor(RegressorMixin, BaseEstimator):
     variance of a linear network up to a quarter too large. Chains do not agree with each other, so
     predictions average over the samples of all of them.
 
-    All weights have the prior N(0, 1), as there, which lets functions of deep networks vary by far
-    more than y. It suits a thousand rows with little noise. Of few or noisy rows predictions are
-    too wide, and another model, such as a Gaussian process or a ridge regression, is better:
-    ``fit`` warns where predictions of its own rows are wider than y.
+    All weights have the prior N(0, 1), which lets functions of deep networks vary by far more than
+    y. It suits a thousand rows with little noise. Of few or noisy rows predictions are too wide,
+    and another model, such as a Gaussian process or a ridge regression, is better: ``fit`` warns
+    where predictions of its own rows are more than 1.5 times as wide as y.
 
     A step on a minibatch follows a noisy gradient. It is taken in coordinates in which the noise is
     isotropic, so that it only turns the chain's direction (Sommer et al. 2026, "Can microcanonical

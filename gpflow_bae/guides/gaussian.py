@@ -114,6 +114,8 @@ class MeanFieldGuide(GaussianGuide):
 
     A point without any observation, such as the padding of a task that is shorter than others, has
     the prior's marginal, and no part in the bound: that is the bound of the other points alone.
+    Under a :class:`~gpflow_bae.latent_priors.NearestNeighbourGP` a point within a task still takes
+    the place of a neighbour.
     """
 
     uses_prior_variance = False
