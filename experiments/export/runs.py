@@ -152,7 +152,8 @@ def _table(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str |
     _, model = config["model"].split("/")
     plan = plans.make_plan(model)
     plan = dataclasses.replace(plan, **_changes(plan, config["settings"]))
-    X, Y = arrays["posterior/X"], arrays["posterior/Y"]
+    Y = arrays["posterior/Y"]
+    X = np.broadcast_to(arrays["posterior/X"], (*Y.shape[:2], arrays["posterior/X"].shape[-1]))
     lengths = np.full(len(X), X.shape[1])
     if X.shape[-1]:  # padding repeats the last row of a task, whose other rows differ
         lengths += 1 - (X == X[:, -1:]).all(-1).sum(1)

@@ -16,6 +16,7 @@ from experiments.imputation.tables import MODELS, NETS, SAMPLED, Published
 from gpflow_bae import (
     decoders,
     encoders,
+    guides,
     inducing_variables,
     inference,
     latent_priors,
@@ -39,7 +40,7 @@ class Plan(plans.Plan):
     free_from: str = "indexnet"  # the network whose fit free-form codes start from
     log_outputs: bool = False  # model logarithms of (positive) outputs
     latent_dim: int = 2
-    num_inducing: int = 64
+    num_inducing: int | None = 64  # None for all points, and an exact GP of sgp_vae
     lengthscale: float = 1.0
     # Period of periodic kernels, if any, of all channels, or one per channel, cyclically repeated.
     period: float | tuple[float, ...] | None = None
@@ -63,8 +64,9 @@ class Plan(plans.Plan):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected one of {choices}.")
         for name in ("latent_dim", "num_inducing", "num_layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+            number = getattr(self, name)
+            if number is not None and number < 1:
+                raise ValueError(f"{name} is {number}; it must be at least 1.")
 
 
 def make_plan(
@@ -73,6 +75,7 @@ def make_plan(
     num_steps: int = 1500,
     learning_rate: float = 5e-3,
     final_learning_rate_fraction: float = 0.05,
+    prior_learning_rate: float | None = None,
     batch_size: int | None = None,
     schedule: Mapping[str, Any] | None = None,
     sampler: Mapping[str, Any] | None = None,
@@ -80,8 +83,8 @@ def make_plan(
 ) -> Plan:
     """Return a plan with settings of its engine.
 
-    :param num_steps, learning_rate, final_learning_rate_fraction, batch_size: settings of the
-        variational fit, from which a sampled model starts.
+    :param num_steps, learning_rate, final_learning_rate_fraction, prior_learning_rate, batch_size:
+        settings of the variational fit, from which a sampled model starts.
     :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings` that differ from
         1500 steps of burn-in and 40 samples, 50 steps apart; not used for a variational model.
     :param sampler: arguments of :func:`gpflow_bae.mcmc.adaptive_sghmc.build`; not used for a
@@ -93,6 +96,7 @@ def make_plan(
         num_steps=num_steps,
         learning_rate=learning_rate,
         final_learning_rate_fraction=final_learning_rate_fraction,
+        prior_learning_rate=prior_learning_rate,
         batch_size=batch_size,
         prior_on_parameters=sampled,
     )
@@ -143,6 +147,7 @@ def _published(published: Published, net: str) -> dict[str, Any]:
         "num_steps": published.num_steps,
         "learning_rate": 1e-3,
         "final_learning_rate_fraction": 1.0,
+        "prior_learning_rate": published.prior_rate,
         "batch_size": published.batch_size,
         "num_inducing": published.num_inducing,
         "encoder_widths": (published.units,) * (published.layers // (2 if in_parts else 1)),
@@ -204,7 +209,7 @@ def _kernel(plan: Plan, table: MultiOutputTable, channel: int = 0) -> gpflow.ker
 def inducing_inputs(plan: Plan, table: MultiOutputTable) -> np.ndarray:
     """Return inducing inputs [M, D]: centres of k-means, or all distinct rows if there are few."""
     rows = np.unique(table.X[table.rows], axis=0)
-    if len(rows) <= plan.num_inducing:
+    if plan.num_inducing is None or len(rows) <= plan.num_inducing:
         return rows
     return inducing_variables.k_means(table.X[table.rows], plan.num_inducing)
 
@@ -268,7 +273,10 @@ def _variational(plan: Plan, kernels: list[Any], Z: Any, common: dict[str, Any])
         built = models.GPPVAE(kernels, Z, code_noise_variance=noise, **common)
         gpflow.set_trainable(built.latent_prior.code_noise_variance, plan.nugget is not None)
         return built
+    common["encoder"] = guides.SubsetGuide(common["encoder"])  # of points in minibatches, eq. 42
     if plan.nugget is not None:
         prior = latent_priors.SparseGP(kernels, Z, common.pop("latent_dim"), plan.nugget)
         return models.VariationalAutoencoder(prior, **common)
+    if plan.num_inducing is None:
+        return models.GPVAE(kernel=kernels, **common)
     return models.SGPVAE(kernel=kernels, inducing_variable=Z, **common)

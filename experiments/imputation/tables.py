@@ -20,18 +20,21 @@ class Published(NamedTuple):
     - layers, units: of networks (Ashman et al. 2020, appendix E), half as many layers of the parts
       of PointNet and IndexNet.
     - num_steps: of Adam, as many as the published epochs have.
-    - num_inducing: as many as points where the paper has an exact GP.
-    - batch_size: tasks per step; None for all points of a single one.
+    - num_inducing: None for an exact GP.
+    - batch_size: tasks per step, or points of a single one.
     - free_from: the network from whose codes free-form ones start, the best one.
+    - prior_rate: learning rate of kernels. The released code takes steps of 0.001 of lengthscales
+      themselves, which are a hundredth of 0.1; here steps are of (nearly) their logarithms.
     - step_size: of the sampler of Tran et al. (2023); None for tables that they have not.
     """
 
     layers: int
     units: int
     num_steps: int
-    num_inducing: int
-    batch_size: int | None
+    num_inducing: int | None
+    batch_size: int
     free_from: str = "factornet"
+    prior_rate: float = 1e-3
     step_size: float | None = None
 
 
@@ -46,8 +49,8 @@ class Table(NamedTuple):
 
 TABLES = {
     # 3000 epochs of 256 points, and of 359, 100 at a time.
-    "eeg": Table(3, 0.1, 64, Published(2, 20, 3000 * 3, 256, None, "indexnet", 0.003)),
-    "jura": Table(2, 1.0, 64, Published(2, 20, 3000 * 4, 359, None, "factornet", 0.002)),
+    "eeg": Table(3, 0.1, 64, Published(2, 20, 3000 * 3, None, 100, "indexnet", 1e-2, 0.003)),
+    "jura": Table(2, 1.0, 64, Published(2, 20, 3000 * 4, None, 100, "factornet", 1e-3, 0.002)),
     "eeg_large": Table(10, 0.1, 128, Published(4, 50, 100 * 30, 128, 1)),
     "japan_weather": Table(3, 1.0, 100, Published(4, 20, 50 * 52, 100, 1)),
     "bouncing_ball": Table(4, 1.0, 32),

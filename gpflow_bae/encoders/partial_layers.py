@@ -99,10 +99,10 @@ class _OutputNetworks(_Networks):
         self.kernels, self.biases = [], []
         width = 1
         for i, units in enumerate(self.hidden):
-            # A network of one number with zero biases would have all of its kinks at zero.
-            bias = keras.initializers.RandomUniform(-1.0, 1.0) if i == 0 else "zeros"
+            # Kinks start at zero, as published. With first biases all over y's range a model with
+            # a nonlinear decoder learns a single task by heart, and fills its holes badly.
             self.kernels.append(self._outputs_weight(f"kernel_{i}", (width, units)))
-            self.biases.append(self._outputs_weight(f"bias_{i}", (1, units), bias))
+            self.biases.append(self._outputs_weight(f"bias_{i}", (1, units), "zeros"))
             width = units
         self.last_width = width
 
@@ -215,7 +215,7 @@ class SumOfPoints(_Networks):
             self.index_kernel = self._weight("index_kernel", (widths[0],), small)
         self.value_kernel = self._weight("value_kernel", (widths[0],), near_one)
         if not self.one_hot:  # rows of a one-hot p are biases already
-            self.first_bias = self._weight("first_bias", (widths[0],), near_one)
+            self.first_bias = self._weight("first_bias", (widths[0],), "zeros")
         self.kernels, self.biases = [], []
         for i, (a, b) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
             last = i == len(widths) - 2

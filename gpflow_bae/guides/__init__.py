@@ -3,7 +3,7 @@
 from .base import BoundGuide, CodeDraws, Guide
 from .conditional import ConditionalGuide
 from .flows import AmortizedPlanarGuide, FlowGuide, PointEstimate
-from .gaussian import CodePosterior, GaussianGuide, MeanFieldGuide
+from .gaussian import CodePosterior, GaussianGuide, MeanFieldGuide, SubsetGuide
 from .implicit import ImplicitGuide
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "ImplicitGuide",
     "MeanFieldGuide",
     "PointEstimate",
+    "SubsetGuide",
 ]

@@ -22,7 +22,7 @@ from ..latent_priors.base import (
 from ..mcmc.noise import item_noise
 from .base import BoundGuide, CodeDraws, log_density_of_empty, uninformative_where_empty
 
-__all__ = ["CodePosterior", "GaussianGuide", "MeanFieldGuide"]
+__all__ = ["CodePosterior", "GaussianGuide", "MeanFieldGuide", "SubsetGuide"]
 
 
 class CodePosterior(NamedTuple):
@@ -101,6 +101,28 @@ class GaussianGuide(BoundGuide):
             gain = prior_variance / (prior_variance + variance)
             mean, variance = gain * mean, gain * variance
         return RowCodes.gaussian(mean, variance, noise, num_draws)
+
+
+class SubsetGuide(GaussianGuide):
+    r"""As :class:`GaussianGuide`, where a minibatch of points is a data set of its own.
+
+    A prior that couples the points of a task needs all of them for the bound. Here that of B of N
+    points is the bound of these points without the others, times N/B (Ashman et al. 2020, eq. 42).
+    It is a biased estimate, as its posterior has less information than that of all points, and
+    costs :math:`B^3` for :math:`N^3` under an exact :class:`~gpflow_bae.latent_priors.GP`. Steps on
+    ever other points also keep a network from learning a single task by heart. Without minibatches,
+    and in predictions, it is a :class:`GaussianGuide`.
+    """
+
+    def splits_over_points(self, prior: LatentProcess) -> bool:
+        """Return True: the points of a minibatch do not need the others."""
+        return True
+
+    def posterior(
+        self, prior: LatentProcess, batch: Batch, snapshot: Snapshot | None = None
+    ) -> CodePosterior:
+        """Return the moments of q(latents) given the batch alone, and its divergence."""
+        return super().posterior(prior, batch._replace(point_scale=1.0), snapshot)
 
 
 class MeanFieldGuide(GaussianGuide):
