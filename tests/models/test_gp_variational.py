@@ -14,11 +14,13 @@ import tensorflow as tf
 from gpflow_bae.base import Batch
 from gpflow_bae.data import prepare_data
 from gpflow_bae.decoders import KerasDecoder
+from gpflow_bae.encoders import GaussianEncoder
+from gpflow_bae.guides import GaussianGuide, SubsetGuide
 from gpflow_bae.inducing_variables import ObjectViewInducingPoints
 from gpflow_bae.kernels import ObjectView
-from gpflow_bae.latent_priors import InducingPosterior, SparseGP
+from gpflow_bae.latent_priors import GP, InducingPosterior, SparseGP, TitsiasGP
 from gpflow_bae.likelihoods import Gaussian
-from gpflow_bae.models import CVAE, GPPVAE, GPVAE, SVGPVAE, VAE
+from gpflow_bae.models import CVAE, GPPVAE, GPVAE, SVGPVAE, VAE, VariationalAutoencoder
 from tests.reference.linear_gaussian import log_evidence
 
 N, P, L = 12, 3, 2
@@ -71,6 +73,35 @@ def test_svgpvae_of_all_points_at_all_points_is_the_gpvae() -> None:
     np.testing.assert_allclose(
         sparse.batch_elbo(_batch(X, Y), SEED), exact.batch_elbo(_batch(X, Y), SEED), rtol=1e-5
     )
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_minibatch_of_a_subset_guide_is_a_data_set_of_its_own(sparse: bool) -> None:
+    """Eq. 42 of Ashman et al. (2020): N/B times the bound of B points without the others.
+
+    With all points it is the unbiased bound of a Gaussian guide.
+    """
+    X, Y = _data()
+    rows = np.array([9, 2, 3, 7])
+
+    def model(kind: type[GaussianGuide]) -> VariationalAutoencoder:
+        parts = _parts()
+        prior = TitsiasGP(_kernel(), X[0], L) if sparse else GP(_kernel(), L)
+        guide = kind(GaussianEncoder(parts["encoder"]))
+        return VariationalAutoencoder(prior, parts["decoder"], guide, parts["likelihood"])
+
+    subset, whole = model(SubsetGuide), model(GaussianGuide)
+    data = prepare_data(subset, (X, Y), batch_size=len(rows))  # which a Gaussian guide refuses
+    batch = data.gather(tf.constant(rows))
+    assert float(batch.point_scale) == N / len(rows)
+    alone = whole.batch_elbo(_batch(X[:, rows], Y[:, rows]), SEED)
+    scaled = batch.scale * subset.batch_elbo(batch, SEED)
+    np.testing.assert_allclose(scaled, N / len(rows) * alone, rtol=1e-10)
+    everything = (m.batch_elbo(_batch(X, Y), SEED) for m in (subset, whole))
+    np.testing.assert_allclose(*everything, rtol=1e-10)
+    if not sparse:
+        with pytest.raises(ValueError, match="couples them"):
+            prepare_data(whole, (X, Y), batch_size=len(rows))
 
 
 def test_gpvae_with_a_white_kernel_is_the_vae() -> None:

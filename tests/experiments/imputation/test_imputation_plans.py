@@ -126,6 +126,17 @@ def test_free_form_needs_a_variational_model() -> None:
         plans.build_model(plan, table())
 
 
+@pytest.mark.parametrize(("name", "rate"), [("eeg", 1e-2), ("jura", 1e-3)])
+def test_the_published_small_tables_have_exact_gaussian_processes(name: str, rate: float) -> None:
+    """Their kernels' steps are as large as those of 0.001 in the initial lengthscale itself."""
+    plan = plans.default_plan("sgp_vae", "paper", tables.TABLES[name].published, latent_dim=2)
+    model = plans.build_model(plan, table())
+    assert type(model.latent_prior).__name__ == "GP"
+    assert model.splits_over_points
+    np.testing.assert_allclose(plan.variational.prior_learning_rate, rate)
+    np.testing.assert_allclose(rate, 1e-3 / tables.TABLES[name].init_lengthscale)
+
+
 def test_a_nugget_is_a_code_noise_that_is_fitted() -> None:
     plan = plans.make_plan("sgp_vae", latent_dim=2, num_inducing=5, nugget=0.3)
     prior = plans.build_model(plan, table()).latent_prior
