@@ -7,7 +7,7 @@ from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
 
 from ..core.annotations import check_arguments
-from ..guides import MeanFieldGuide
+from ..guides import MeanFieldGuide, SubsetGuide
 from ..latent_priors import GP, SparseGP, TitsiasGP
 from ..latent_priors.kernel_prior import KernelLike
 from .autoencoder import LikelihoodLike, Network
@@ -91,13 +91,14 @@ class SGPVAE(SVGPVAE):
     are missing.
 
     Tasks of unequal lengths are lists of arrays, which are padded with points without observations;
-    these change neither posterior nor bound. Minibatches contain whole tasks.
+    these change neither posterior nor bound. Minibatches contain whole tasks, or points of a single
+    task by the biased estimate of eq. 42 with ``encoder=SubsetGuide(encoder)``.
     """
 
     @property
     def splits_over_points(self) -> bool:
-        """False: q(u) of a task is computed from all of its points, not from a minibatch."""
-        return False
+        """Whether minibatches may be of points: q(u) of a task depends on all points it is given."""
+        return isinstance(self.guide, SubsetGuide)
 
 
 class GPPVAE(VariationalAutoencoder):
