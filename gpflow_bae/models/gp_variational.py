@@ -97,7 +97,7 @@ class SGPVAE(SVGPVAE):
 
     @property
     def splits_over_points(self) -> bool:
-        """Whether minibatches may be of points: q(u) of a task depends on all points it is given."""
+        """Whether minibatches may be of points; q(u) of a task is computed from all it is given."""
         return isinstance(self.guide, SubsetGuide)
 
 
