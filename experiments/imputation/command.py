@@ -53,7 +53,12 @@ def define_flags(name: str) -> None:
         None,
         "Widths of the decoder's hidden layers; empty for a linear one. Default: the preset's.",
     )
-    flags.DEFINE_float("noise_start", 0.1, "Standard deviation of standardised noise at the start.")
+    flags.DEFINE_float(
+        "noise_start",
+        None,
+        "Standard deviation of standardised noise at the start. Default: 0.1; that of the released "
+        "code, which fixes it, for sampled models of Jura with --preset=paper.",
+    )
     flags.DEFINE_integer(
         "num_inducing",
         None if table.published else table.num_inducing,

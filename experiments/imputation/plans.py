@@ -49,6 +49,7 @@ class Plan(plans.Plan):
     activation: str = "relu"
     noise_start: float = 0.1  # standard deviation of the noise of standardised outputs
     noise_floor: float = 1e-3
+    noise_is_fixed: bool = False
     code_noise_variance: float = 1e-3  # of a sampled model
     inducing_outputs: str = "integrated"  # of sgp_bae; or "sampled", which rounds of rows need
     num_layers: int = 2  # of a deep prior, including the last; 3 as published
@@ -130,6 +131,8 @@ def default_plan(
                 defaults["inducing_outputs"] = "sampled"
                 schedule = {"batch_size": 100} | schedule
                 sampler = {"step_size": published.step_size} | sampler
+            if published.noise is not None and "noise_start" not in chosen:
+                defaults |= {"noise_start": published.noise, "noise_is_fixed": True}
         elif published is not None:
             defaults |= _published(published, chosen.get("net", "factornet"))
         chosen = defaults | chosen
@@ -223,9 +226,12 @@ def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
     :raises ValueError: for a sampled model with free-form codes.
     """
     noise = np.full(table.num_outputs, plan.noise_start**2)
+    likelihood = likelihoods.Gaussian(noise, variance_lower_bound=plan.noise_floor**2)
+    if plan.noise_is_fixed:
+        gpflow.set_trainable(likelihood, False)
     common: dict[str, Any] = {
         "decoder": _decoder(plan, table.num_outputs),
-        "likelihood": likelihoods.Gaussian(noise, variance_lower_bound=plan.noise_floor**2),
+        "likelihood": likelihood,
         "latent_dim": plan.latent_dim,
     }
     # A kernel for each channel, as published: lengthscales differ.

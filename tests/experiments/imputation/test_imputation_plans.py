@@ -120,6 +120,17 @@ def test_a_hole_is_filled_from_the_other_outputs() -> None:
     assert scores.score(data, *moments)["smse"] < 0.2
 
 
+def test_noise_of_sampled_models_of_jura_is_fixed_as_in_the_released_code() -> None:
+    published = tables.TABLES["jura"].published
+    for changes, sd, is_trained in (({}, 0.5, False), ({"noise_start": 0.1}, 0.1, True)):
+        plan = plans.default_plan("dsgp_bae", "paper", published, num_inducing=6, **changes)
+        model = plans.build_model(plan, table())
+        noise = model.observation_likelihood.variance
+        np.testing.assert_allclose(noise, sd**2, rtol=1e-6)
+        assert noise.trainable == is_trained
+        assert any(p is noise for p in model.sampled.parameters) == is_trained
+
+
 def test_free_form_needs_a_variational_model() -> None:
     plan = plans.make_plan("sgp_bae", net="free")
     with pytest.raises(ValueError, match="net 'free' is for the variational ones"):
