@@ -59,7 +59,6 @@ def define_flags(name: str) -> None:
         "Standard deviation of standardised noise at the start. Default: 0.1; that of the released "
         "code, which fixes it, for sampled models of Jura with --preset=paper.",
     )
-    flags.DEFINE_bool("fixed_noise", None, "Keep that noise. Default: as --noise_start says.")
     flags.DEFINE_integer(
         "num_inducing",
         None if table.published else table.num_inducing,
@@ -137,7 +136,6 @@ def plan(name: str) -> Any:
         sampler=common_flags.overrides(common_flags.SAMPLER)
         | ({} if FLAGS.sampler is None else {"name": FLAGS.sampler}),
         period=_period(),
-        noise_is_fixed=FLAGS.fixed_noise,
         **common_flags.values(
             "free_from",
             "latent_dim",

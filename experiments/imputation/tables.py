@@ -23,8 +23,8 @@ class Published(NamedTuple):
     - num_inducing: None for an exact GP.
     - batch_size: tasks per step, or points of a single one.
     - free_from: the network from whose codes free-form ones start, the best one.
-    - prior_rate: learning rate of kernels. The released code takes steps of 0.001 of lengthscales
-      themselves, which are a hundredth of 0.1; here steps are of (nearly) their logarithms.
+    - prior_rate: learning rate of kernels; None for that of all else. The released code takes steps
+      of 0.001 in lengthscales themselves, a hundredth of 0.1; here steps are in their logarithms.
     - step_size: of the sampler of Tran et al. (2023); None for tables that they have not.
     - noise: standard deviation of the noise of their models where their released code fixes it.
     """
@@ -35,7 +35,7 @@ class Published(NamedTuple):
     num_inducing: int | None
     batch_size: int
     free_from: str = "factornet"
-    prior_rate: float = 1e-3
+    prior_rate: float | None = None
     step_size: float | None = None
     noise: float | None = None
 
