@@ -26,7 +26,7 @@ def test_fits_that_a_mean_leaves_out_are_hollow() -> None:
     np.testing.assert_array_equal(kept.get_offsets(), [[2.0, 0.5], [1.0, 0.4]])
     np.testing.assert_array_equal(left_out.get_offsets(), [[3.0, 0.6]])
     assert len(left_out.get_facecolors()) == 0
-    assert axes.lines[0].get_ydata()[0] == figures.ASKED["jura"][1]
+    assert axes.lines[0].get_ydata()[0] == figures.PUBLISHED["jura"][1]
 
 
 def test_chains_of_validation_runs_are_left_out() -> None:
