@@ -8,6 +8,7 @@ from experiments.imputation import figures
 
 FITS = {
     "model": "jura/sgp_vae",
+    "preset": "paper",
     "variant": "nugget factornet best 2 of 3",
     "seed": 0,
     "curves": {"objective": [2.0, 1.0, 3.0], "mae": [0.5, 0.4, 0.6], "smse": [1.0, 1.0, 1.0]},
@@ -26,6 +27,7 @@ def test_fits_that_a_mean_leaves_out_are_hollow() -> None:
     np.testing.assert_array_equal(kept.get_offsets(), [[2.0, 0.5], [1.0, 0.4]])
     np.testing.assert_array_equal(left_out.get_offsets(), [[3.0, 0.6]])
     assert len(left_out.get_facecolors()) == 0
+    assert kept.get_label() == "nugget factornet, published settings"
     assert axes.lines[0].get_ydata()[0] == figures.PUBLISHED["jura"][1]
 
 
