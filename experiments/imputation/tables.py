@@ -51,8 +51,15 @@ class Table(NamedTuple):
 
 TABLES = {
     # 3000 epochs of 256 points, and of 359, 100 at a time.
-    "eeg": Table(3, 0.1, 64, Published(2, 20, 3000 * 3, None, 100, "indexnet", 1e-2, 0.003)),
-    "jura": Table(2, 1.0, 64, Published(2, 20, 3000 * 4, None, 100, "factornet", 1e-3, 0.002, 0.5)),
+    "eeg": Table(
+        3, 0.1, 64, Published(2, 20, 9000, None, 100, "indexnet", prior_rate=1e-2, step_size=0.003)
+    ),
+    "jura": Table(
+        2,
+        1.0,
+        64,
+        Published(2, 20, 12_000, None, 100, "factornet", 1e-3, step_size=0.002, noise=0.5),
+    ),
     "eeg_large": Table(10, 0.1, 128, Published(4, 50, 100 * 30, 128, 1)),
     "japan_weather": Table(3, 1.0, 100, Published(4, 20, 50 * 52, 100, 1)),
     "bouncing_ball": Table(4, 1.0, 32),

@@ -109,9 +109,8 @@ class SubsetGuide(GaussianGuide):
     A prior that couples the points of a task needs all of them for the bound. Here that of B of N
     points is the bound of these points without the others, times N/B (Ashman et al. 2020, eq. 42).
     It is a biased estimate, as its posterior has less information than that of all points, and
-    costs :math:`B^3` for :math:`N^3` under an exact :class:`~gpflow_bae.latent_priors.GP`. Steps on
-    ever other points also keep a network from learning a single task by heart. Without minibatches,
-    and in predictions, it is a :class:`GaussianGuide`.
+    costs :math:`B^3` for :math:`N^3` under an exact :class:`~gpflow_bae.latent_priors.GP`. Without
+    minibatches, and in predictions, it is a :class:`GaussianGuide`.
     """
 
     def splits_over_points(self, prior: LatentProcess) -> bool:
