@@ -60,7 +60,7 @@ TABLES = {
         64,
         Published(2, 20, 12_000, None, 100, "factornet", 1e-3, step_size=0.002, noise=0.5),
     ),
-    "eeg_large": Table(10, 0.1, 128, Published(4, 50, 100 * 30, 128, 1)),
+    "eeg_large": Table(10, 0.1, 128, Published(4, 50, 100 * 30, 128, 1, prior_rate=1e-2)),
     "japan_weather": Table(3, 1.0, 100, Published(4, 20, 50 * 52, 100, 1)),
     "bouncing_ball": Table(4, 1.0, 32),
 }
