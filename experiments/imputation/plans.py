@@ -269,11 +269,16 @@ def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
 def _variational(plan: Plan, kernels: list[Any], Z: Any, common: dict[str, Any]) -> Any:
     """Return a variational model: an SGP-VAE, a VAE, or a GPPVAE, whose codes are mean field.
 
-    The codes of a GPPVAE have noise around the GP, as much as those of a sampled model, or the
-    nugget, which is learnt.
+    The codes of a GPPVAE have an exact GP as prior where there are no inducing points (Ashman et
+    al. 2020, appendix F), else noise around a low-rank one, as much as those of a sampled model, or
+    the nugget, which is learnt.
     """
     if plan.model == "vae":
         return models.VAE(**common)
+    if plan.model == "gppvae" and plan.num_inducing is None:
+        common["encoder"] = guides.MeanFieldGuide(common["encoder"])
+        prior = latent_priors.GP(kernels, common.pop("latent_dim"), plan.nugget)
+        return models.VariationalAutoencoder(prior, **common)
     if plan.model == "gppvae":
         noise = plan.code_noise_variance if plan.nugget is None else plan.nugget
         built = models.GPPVAE(kernels, Z, code_noise_variance=noise, **common)

@@ -77,6 +77,14 @@ class Guide(gpflow.Module, ABC):
         """Number of code channels L."""
         return self.encoder.latent_dim
 
+    def spread(self, batch: Batch) -> tf.Tensor | None:
+        """Return variances [T, N, L] of the codes of a batch around its pseudo-observations.
+
+        They are to be added at these points to moments given pseudo-observations without noise.
+        None, the default, for pseudo-observations that have noise of their own.
+        """
+        return None
+
 
 class CodeDraws(NamedTuple):
     """Reparameterised draws of the codes of one batch, and their divergence from the prior."""

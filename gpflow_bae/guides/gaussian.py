@@ -164,10 +164,16 @@ class MeanFieldGuide(GaussianGuide):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the encoder's means as noise-free codes, as in Casale et al. (2018), eq. 10.
 
-        The prior has code noise. A point without any observation is uninformative.
+        Predictions at other points are given these; codes of the points themselves have the
+        encoder's variances (:meth:`spread`). A point without any observation is uninformative.
         """
         mean, _ = self.encode(batch)
         return uninformative_where_empty(mean, tf.zeros_like(mean), batch.mask)
+
+    def spread(self, batch: Batch) -> tf.Tensor:
+        """Return the variances [T, N, L] of q(latents), 0 at points without any observation."""
+        _, variance = self.encode(batch)
+        return _of_seen(variance, None if batch.mask is None else rows_seen(batch.mask))
 
     def splits_over_points(self, prior: LatentProcess) -> bool:
         """Return True: the other points' codes are in the snapshot."""

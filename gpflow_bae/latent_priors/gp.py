@@ -47,9 +47,10 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
         V = tf.linalg.triangular_solve(L, tf.broadcast_to(code, tf.shape(L)))
         posterior_mean = tf.linalg.matmul(V, alpha, transpose_a=True)[..., 0]
         posterior_variance = tf.linalg.diag_part(code) - tf.reduce_sum(tf.square(V), axis=-2)
+        # Rounding can make a variance of zero, of codes without noise, slightly negative.
         return LatentPosterior(
             self.shifted(channels_first(posterior_mean), X),
-            channels_first(posterior_variance),
+            channels_first(tf.nn.relu(posterior_variance)),
             self._evidence(L, alpha),
         )
 
@@ -116,7 +117,7 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         new_mean, V = self._regress(Xnew, X, mean, variance)
         new_variance = self._variances(Xnew) - tf.reduce_sum(tf.square(V), axis=-2)
-        return new_mean, channels_first(new_variance)
+        return new_mean, channels_first(tf.nn.relu(new_variance))
 
     @check_shapes("mean: [batch..., N, L]", "variance: [batch..., N, L]")
     def predict_full_cov(

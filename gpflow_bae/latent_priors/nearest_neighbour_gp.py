@@ -281,7 +281,8 @@ class NearestNeighbourGP(GP):
         f_mean, explained = _regressed(
             covariance, covariance[..., 0, :], noise, self._gather(y, near)
         )
-        f_variance = channels_first(self._variances(X)) - explained
+        # Rounding can make a variance of zero slightly negative.
+        f_variance = tf.nn.relu(channels_first(self._variances(X)) - explained)
         # Given the function, a code's mean is between it and the pseudo-observation.
         rest = variance / total
         return LatentPosterior(
@@ -307,7 +308,8 @@ class NearestNeighbourGP(GP):
         f_mean, explained = _regressed(
             covariance[..., 1:, 1:], covariance[..., 0, 1:], noise, self._gather(y, table)
         )
-        return self.shifted(f_mean, Xnew), channels_first(self._variances(Xnew)) - explained
+        f_variance = tf.nn.relu(channels_first(self._variances(Xnew)) - explained)
+        return self.shifted(f_mean, Xnew), f_variance
 
     def _nearest_known(self, Xnew: tf.Tensor, known: tf.Tensor) -> tf.Tensor:
         """Return the rows of ``known [(T,) N, D]`` nearest to each of ``Xnew [(T,) Nnew, D]``.

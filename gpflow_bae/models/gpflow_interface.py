@@ -213,6 +213,8 @@ class ExternalDataModel(
             f_mean, f_variance = prior.predict_full_cov(at, batch.X, *pseudo)
         elif Xnew is None:
             f_mean, f_variance, _ = prior.condition(batch.X, *pseudo)
+            spread = self.guide.spread(batch)
+            f_variance = f_variance if spread is None else f_variance + spread
         else:
             f_mean, f_variance = prior.predict(Xnew, batch.X, *pseudo)
         if full_output_cov:

@@ -144,6 +144,9 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         batch = Batch(X, *with_mask(Y, mask))
         prior = self.prior_for(batch)
         q = prior.condition(X, *self.guide.pseudo_observations(prior, batch, _NO_SEED))
+        spread = self.guide.spread(batch)
+        if spread is not None:
+            q = q._replace(variance=q.variance + spread)
         if batch.mask is None:
             return q
         empty = log_density_of_empty(batch.mask, self.latent_dim)

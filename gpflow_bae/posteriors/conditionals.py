@@ -18,6 +18,7 @@ from ..core.row_blocks import are_many, over_blocks
 from ..data import dense_rows
 from ..data.compressed_rows import rows_seen
 from ..encoders import GaussianEncoder
+from ..guides import MeanFieldGuide
 from ..guides.base import uninformative_where_empty
 from ..latent_priors import LatentProcess
 from ..mcmc.noise import standard_noise
@@ -64,13 +65,37 @@ def latent_moments(
     :param Xnew: new inputs; None for the moments of the codes themselves.
     :param full_cov: whether to return covariances between points [batch..., L, N, N].
     """
-    prior, pseudo = conditioned(model, values, encoder_values, codes, seed, given, num_draws)
+    sample = (model, values, encoder_values, codes, seed, given)
+    prior, pseudo = conditioned(*sample, num_draws)
     if full_cov:
         return prior.predict_full_cov(Xnew, given[0], *pseudo)
     if Xnew is None:
         mean, variance, _ = prior.condition(given[0], *pseudo)
-        return mean, variance
+        spread = _spread(*sample)
+        return mean, variance if spread is None else variance + spread
     return prior.predict(Xnew, given[0], *pseudo)
+
+
+def _spread(
+    model: Autoencoder,
+    values: list[tf.Tensor],
+    encoder_values: list[tf.Tensor],
+    codes: list[tf.Tensor],
+    seed: tf.Tensor,
+    given: Data,
+) -> tf.Tensor | None:
+    """Return variances of encoded codes around pseudo-observations; None if there are none."""
+    if codes or not isinstance(model.guide, MeanFieldGuide):
+        return None
+    bound = model.bind(values, encoder_values or None, tf.random.fold_in(seed, 0x9D, alg="philox"))
+    X, Y, mask = given
+
+    def spread(X: Any, Y: Any, mask: Any) -> tuple[tf.Tensor]:
+        return (bound.guide.spread(Batch(X, Y, mask)),)
+
+    if are_many(Y) and _rows_are_independent(bound, X, Y):
+        return over_blocks(spread, given)[0]
+    return spread(X, dense_rows(Y), dense_rows(mask))[0]
 
 
 def given_codes(prior: LatentProcess, codes: tf.Tensor, mask: Any) -> tuple[tf.Tensor, tf.Tensor]:
@@ -155,9 +180,18 @@ def code_draws(
     num_codes: int,
 ) -> tf.Tensor:
     """Draw codes [num_codes, batch..., n, L] given data, at ``rows [n]`` of it."""
-    prior, pseudo = conditioned(model, values, encoder_values, codes, seed, given, num_draws)
+    sample = (model, values, encoder_values, codes, seed, given)
+    prior, pseudo = conditioned(*sample, num_draws)
     own_seed = tf.random.fold_in(seed, 0xC0DE, alg="philox")
-    return prior.draw_codes(given[0], *pseudo, own_seed, num_codes, rows)
+    drawn = prior.draw_codes(given[0], *pseudo, own_seed, num_codes, rows)
+    spread = _spread(*sample)
+    if spread is None:
+        return drawn
+    spread = spread if rows is None else tf.gather(spread, rows, axis=-2)
+    noise = standard_noise(
+        tf.shape(drawn), tf.random.fold_in(seed, 0x5D, alg="philox"), drawn.dtype
+    )
+    return drawn + tf.sqrt(spread) * noise
 
 
 def function_second_moments(
