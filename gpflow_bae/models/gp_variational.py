@@ -102,7 +102,11 @@ class SGPVAE(SVGPVAE):
 
 
 class GPPVAE(VariationalAutoencoder):
-    """GP prior VAE (Casale et al. 2018): mean-field codes under a low-rank GP prior."""
+    """GP prior VAE (Casale et al. 2018): mean-field codes under a low-rank GP prior.
+
+    Predictions at new inputs are given the means of the codes, as in eq. 10 of the paper. At inputs
+    of the data they are of the codes' posterior, with its variances.
+    """
 
     @check_arguments()
     def __init__(
