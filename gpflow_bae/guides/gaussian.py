@@ -133,6 +133,9 @@ class MeanFieldGuide(GaussianGuide):
     computes only its own codes; those of the others are in a snapshot, as old as the engine's
     settings allow. Casale et al. (section 3.3) use a Taylor expansion of that term once an epoch.
 
+    Predictions at other points are given the means of the codes, without their variances, as in
+    eq. 10 of the paper: intervals there are those of known codes.
+
     A point without any observation, such as the padding of a task that is shorter than others, has
     the prior's marginal, and no part in the bound: that is the bound of the other points alone.
     Under a :class:`~gpflow_bae.latent_priors.NearestNeighbourGP` a point within a task still takes
