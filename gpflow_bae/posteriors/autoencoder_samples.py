@@ -101,15 +101,22 @@ class AutoencoderSamples(BankPosterior):
         :param num_samples: number of equal samples without ``draws``; by default 16 if inputs have
             distributions, else 1.
         :param kwargs: as in :meth:`from_arrays`.
+        :raises ValueError: if neither a parameter nor an encoder weight is trainable.
         """
+        if not model.sampled.paths and not model.amortized.paths:
+            raise ValueError(
+                f"Every parameter of this {type(model).__name__} is fixed, encoder weights too, so "
+                "its posterior would hold nothing: leave one trainable (gpflow.set_trainable)."
+            )
         if draws is None:
             if num_samples is None:
                 draws_inputs = model.inputs is not None and model.inputs.draws
                 num_samples = _EQUAL_SAMPLES if draws_inputs else 1
             check_integer("num_samples", num_samples, 1)
             draws = [np.repeat(v.numpy()[None], num_samples, 0) for v in model.sampled.values()]
-        count = len(draws[0])
-        encoder = [np.repeat(v.numpy()[None], count, 0) for v in model.amortized.variables]
+        else:
+            num_samples = len(draws[0])
+        encoder = [np.repeat(v.numpy()[None], num_samples, 0) for v in model.amortized.variables]
         return cls.from_arrays(model, prepare_data(model, data), draws, encoder, **kwargs)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gpflow
 import keras
 import numpy as np
 import pytest
@@ -190,6 +191,21 @@ def test_from_point_is_the_model_as_it_stands() -> None:
     values = point.hyperparameters(include_decoder=True)
     for path, parameter in zip(model.sampled.paths, model.sampled.parameters, strict=True):
         np.testing.assert_allclose(values[path][0], parameter.numpy(), rtol=1e-12, err_msg=path)
+
+
+def test_parameters_that_are_fixed_are_as_they_are_in_predictions() -> None:
+    """Encoder weights alone are left; with them fixed as well there is nothing to hold."""
+    model = make_model()
+    free = posteriors.Posterior.from_point(model, data()).predict(seed=1)
+    for part in (model.decoder, model.latent_prior, model.likelihood):
+        gpflow.set_trainable(part, False)
+    assert not model.sampled.paths
+    fixed = posteriors.Posterior.from_point(model, data())
+    assert fixed.num_samples == 1
+    np.testing.assert_allclose(fixed.predict(seed=1).mean, free.mean, rtol=1e-6)
+    gpflow.set_trainable(model, False)
+    with pytest.raises(ValueError, match="Every parameter of this SGPBAE is fixed"):
+        posteriors.Posterior.from_point(model, data())
 
 
 def test_a_standard_normal_prior_predicts_itself_at_new_inputs() -> None:
