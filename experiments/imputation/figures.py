@@ -60,7 +60,7 @@ def draw_initialisations(runs: Sequence[Mapping[str, Any]]) -> Figure:
             xlabel="training objective per row (nats)",
             ylabel=f"{metric.upper()} of the test cells",
         )
-        if metric == "smse":  # free-form codes are ten times worse than the others
+        if metric == "smse":  # some fits are ten times worse than others
             axes.set_yscale("log")
             for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
                 formatted(StrMethodFormatter("{x:g}"))

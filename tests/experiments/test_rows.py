@@ -52,10 +52,6 @@ LOST = {
         | {"sampler.momentum_decay", "sampler.step_size_search"},
         "no command gives",
     ),
-    ("imputation", "eeg/sgp_bae", "indexnet validation, blocks of 100"): (
-        {"sampler.step_size", "sampler.batch_size"},
-        "one validation run from before",
-    ),
     ("rotated_mnist", "sgp_bae", "mode start"): ({"regime"}, "no command gives"),
     ("rotated_mnist", "sgp_bae", "inducing inputs sampled"): (
         {"sampler.step_size_search"},
