@@ -18,7 +18,7 @@ from ..core.row_blocks import are_many, over_blocks
 from ..data import dense_rows
 from ..data.compressed_rows import rows_seen
 from ..encoders import GaussianEncoder
-from ..guides import MeanFieldGuide
+from ..guides import Guide
 from ..guides.base import uninformative_where_empty
 from ..latent_priors import LatentProcess
 from ..mcmc.noise import standard_noise
@@ -85,7 +85,7 @@ def _spread(
     given: Data,
 ) -> tf.Tensor | None:
     """Return variances of encoded codes around pseudo-observations; None if there are none."""
-    if codes or not isinstance(model.guide, MeanFieldGuide):
+    if codes or type(model.guide).spread is Guide.spread:
         return None
     bound = model.bind(values, encoder_values or None, tf.random.fold_in(seed, 0x9D, alg="philox"))
     X, Y, mask = given
