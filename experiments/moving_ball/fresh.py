@@ -114,10 +114,15 @@ def draw_videos(seed: tf.Tensor, number: int) -> tf.Tensor:
 
 
 def build_model(plan: Plan) -> Any:
-    """Return the model of a plan at its initial values, with a kernel for each coordinate."""
+    """Return the model of a plan at its initial values, with a kernel for each coordinate.
+
+    Encoder and decoder have one hidden layer, as the released script has (two layers in table A.1).
+    """
+    encoder = network(_SIDE**2, 2 * _CHANNELS, num_hidden=1)
+    decoder = network(_CHANNELS, _SIDE**2, num_hidden=1)
     common: dict[str, Any] = {
-        "decoder": decoders.KerasDecoder(network(_CHANNELS, _SIDE**2), decoders.normal_prior()),
-        "encoder": encoders.GaussianEncoder(network(_SIDE**2, 2 * _CHANNELS)),
+        "decoder": decoders.KerasDecoder(decoder, decoders.normal_prior()),
+        "encoder": encoders.GaussianEncoder(encoder),
         "likelihood": likelihoods.Bernoulli(),
         "latent_dim": _CHANNELS,
     }

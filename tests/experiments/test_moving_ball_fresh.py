@@ -69,6 +69,8 @@ def test_published_settings() -> None:
     np.testing.assert_array_equal([k.lengthscales.numpy() for k in prior.kernels], 2.0)
     Z = prior.inducing_variable.Z.numpy()[:, 0]
     np.testing.assert_allclose(Z, np.linspace(0.0, 29.0, 15))  # the published 1 to 30, from 0
+    sizes = [w.shape for w in model.decoder.trainable_parameters]
+    assert sizes == [(2, 500), (500,), (500, 1024), (1024,)]  # one hidden layer
     learnt = fresh.build_model(fresh.make_plan("svgp_vae", "paper", learn_inducing=True))
     assert len(learnt.trainable_parameters) == len(model.trainable_parameters) + 1
 
