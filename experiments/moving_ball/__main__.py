@@ -14,7 +14,7 @@ from absl import app, flags
 from experiments.common import driver
 from experiments.common import flags as common_flags
 
-MODELS = ["vae", "gp_vae", "svgp_vae", "bae", "gp_bae", "sgp_bae", "all"]
+MODELS = ["vae", "gp_vae", "svgp_vae", "bae", "gp_bae", "sgp_bae", "dsgp_bae", "all"]
 FLAGS = common_flags.FLAGS
 
 # Flags that replace one setting of the preset when given; None keeps the preset's.
@@ -36,9 +36,10 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "num_inducing",
         None,
-        "Inducing points M of sgp_bae and svgp_vae. Default: 10; 15 with --protocol=fresh.",
+        "Inducing points M of sparse priors. Default: 10; 15 with --protocol=fresh.",
         2,
     )
+    flags.DEFINE_integer("num_layers", 3, "Layers of the prior of dsgp_bae.", 1)
     flags.DEFINE_integer("num_test", None, "Test videos of --protocol=fresh. Default: 350.", 35)
     flags.DEFINE_boolean("GP_joint", False, "Learn the lengthscales (--protocol=fresh).")
     flags.DEFINE_boolean("ip_joint", False, "Learn the inducing inputs (--protocol=fresh).")
@@ -149,7 +150,8 @@ def runs() -> Iterator[driver.Run]:
         yield _fresh_run()
         return
     schedule = common_flags.overrides(_SCHEDULE)
-    for model in MODELS[:-1] if FLAGS.model == "all" else [FLAGS.model]:
+    every = [m for m in MODELS if m not in ("dsgp_bae", "all")]
+    for model in every if FLAGS.model == "all" else [FLAGS.model]:
         plan = plans.make_plan(
             model,
             FLAGS.preset,
@@ -167,6 +169,7 @@ def runs() -> Iterator[driver.Run]:
                 "num_variational_steps",
                 "parameters",
                 "network_dtype",
+                "num_layers",
             ),
         )
         is_other = plan.is_sampled and FLAGS.sampler not in (None, plans.default_sampler(model))

@@ -10,6 +10,7 @@ from gpflow_bae import inference
 from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
 
 VARIATIONAL = ("vae", "gp_vae", "svgp_vae")
+SPARSE = ("svgp_vae", "sgp_bae", "dsgp_bae")
 
 # Where the search for a step size begins, and critical damping of what only the prior informs.
 _SGHMC = {"step_size": 0.003, "momentum_decay": 0.006, "integrator": "baoab"}
@@ -24,6 +25,7 @@ class Plan(plans.Plan):
     schedule: inference.AmortizedSettings
     sampler: SamplingAlgorithm
     num_inducing: int = 10
+    num_layers: int = 3  # of the prior of DSGP-BAE
     warm_start: bool = True
     weight_prior: str = "normal"
     weight_prior_scale: float | tuple[float, ...] = 1.0  # or one for each layer
@@ -60,10 +62,12 @@ class Plan(plans.Plan):
             other |= {"warm_start", "num_warm_encoder_steps"}
             if self.parameters == "point":
                 other |= {"sampler"}
-        if self.model not in ("sgp_bae", "svgp_vae"):
+        if self.model not in SPARSE:
             other |= {"num_inducing"}
         if self.model != "sgp_bae":
             other |= {"warm_start_prior"}
+        if self.model != "dsgp_bae":
+            other |= {"num_layers"}
         if self.model in ("vae", "bae"):
             other |= {"initial_lengthscale"}
         if self.network_dtype == "float32":  # as in all rows from before there was a choice
@@ -80,10 +84,11 @@ def default_sampler(
 ) -> str:
     """The sampler of a model's chain: "sghmc" where it samples the posterior of everything.
 
-    Not so a chain on a variational model's bound, one with point estimates, or one at another
-    temperature, for which there are no moves: they have the published sampler.
+    Not so a chain on a variational model's bound, one with point estimates, one at another
+    temperature or one of DSGP-BAE, whose density is an estimate: there are no moves for them, and
+    they have the published sampler.
     """
-    is_posterior = not point_estimates and (sampler or {}).get("temperature", 1.0) == 1.0
+    is_posterior = model != "dsgp_bae" and not point_estimates and (sampler or {}).get("temperature", 1.0) == 1.0
     return "sghmc" if model not in VARIATIONAL and is_posterior else "adaptive_sghmc"
 
 

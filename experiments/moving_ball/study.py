@@ -13,7 +13,7 @@ from experiments.common import plans
 from experiments.common.driver import Options, Outcome
 from experiments.moving_ball import figures
 from experiments.moving_ball.networks import network
-from experiments.moving_ball.plans import VARIATIONAL, Plan
+from experiments.moving_ball.plans import SPARSE, VARIATIONAL, Plan
 from experiments.moving_ball.scores import convergence, trajectories
 from gpflow_bae import (
     decoders,
@@ -30,6 +30,7 @@ from gpflow_bae.datasets import moving_ball
 from gpflow_bae.posteriors import Posterior
 
 LATENT_DIM = 2
+_WARP_VARIANCE = 0.05  # of hidden layers around their inputs, in squared frames, at the start
 
 
 def _network(plan: Plan, num_inputs: int, num_outputs: int) -> keras.Model:
@@ -63,14 +64,25 @@ def build_model(plan: Plan, train: moving_ball.MovingBall) -> models.BayesianAut
         "gp_bae": models.GPBAE,
         "svgp_vae": models.SVGPVAE,
         "sgp_bae": models.SGPBAE,
+        "dsgp_bae": models.DSGPBAE,
     }[plan.model]
     if plan.model not in ("vae", "bae"):
         kernel = gpflow.kernels.SquaredExponential(lengthscales=plan.initial_lengthscale)
         models.set_default_kernel_priors(kernel)  # the peers' bounds have them too
         common["kernel"] = kernel
-    if plan.model in ("svgp_vae", "sgp_bae"):
-        common["inducing_variable"] = inducing_variables.k_means(train.X, plan.num_inducing)
-    return kind(**common)
+    if plan.model not in SPARSE:
+        return kind(**common)
+    Z = inducing_variables.k_means(train.X, plan.num_inducing)
+    if plan.model != "dsgp_bae":
+        return kind(inducing_variable=Z, **common)
+    hidden = []
+    for _ in range(plan.num_layers - 1):
+        warp = gpflow.kernels.SquaredExponential(_WARP_VARIANCE, plan.initial_lengthscale)
+        models.set_default_kernel_priors(warp, variance=_WARP_VARIANCE)
+        hidden.append(warp)
+    kernels = [*hidden, common.pop("kernel")]
+    points = [Z.copy() for _ in kernels]
+    return models.DSGPBAE(kernels, points, inducing_outputs="integrated", **common)
 
 
 def _exact_prior(
@@ -78,6 +90,8 @@ def _exact_prior(
 ) -> latent_priors.GaussianLatentPrior | None:
     """The exact GP with the sparse prior's own kernel and code noise, for the warm start."""
     prior = model.latent_prior
+    if isinstance(prior, latent_priors.DeepSparseGP):
+        prior = prior.last_layer
     if plan.warm_start_prior == "own" or not isinstance(prior, latent_priors.SparseGP):
         return None
     exact = latent_priors.GP(prior.kernels, prior.latent_dim)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import Literal
 
 import gpflow
 import numpy as np
@@ -22,7 +23,7 @@ __all__ = ["DeepSparseGP"]
 
 
 class DeepSparseGP(GaussianLatentPrior):
-    r"""A deep GP prior of sparse GP layers with sampled inducing outputs, for one long task.
+    r"""A deep GP prior of sparse GP layers, whose hidden layers have sampled inducing outputs.
 
     Each hidden layer outputs one reparameterised draw of each point, and the last layer is the FITC
     conditional of :class:`SparseGP` (Tran et al. 2023; linear mean functions as in Salimbeni and
@@ -35,14 +36,18 @@ class DeepSparseGP(GaussianLatentPrior):
 
     with :math:`h_n` the last hidden layer and :math:`\phi, \nu, v` those of the last layer.
 
-    Given the :math:`\nu` the points are independent, so points can be taken in minibatches.
+    With ``inducing_outputs="sampled"``, for one long task, the last layer's :math:`\nu` is sampled
+    too; given all of them the points are independent, so points can be taken in minibatches. With
+    "integrated", for many short tasks, tasks share the hidden layers' :math:`\nu_l`, and each has
+    its own :math:`\nu` in the last layer, integrated out as in :class:`SparseGP`.
 
     **The target density.** The draws e come from a seed (:meth:`with_seed`), which the engine
     changes in every step. The gradient is then unbiased for that of the expected log density,
 
     .. math:: \sum_n E_e \log p(latent_n | h_n(e)) \le \sum_n \log E_e \, p(latent_n | h_n(e)),
 
-    and small steps leave the exponential of the left-hand side invariant, not the model's own
+    (with the codes of a task for those of a point, if :math:`\nu` is integrated out) and small
+    steps leave the exponential of the left-hand side invariant, not the model's own
     density on the right. If the last layer's variance v does not change with h, the left is
     :math:`\log N(latent; E m, v) - Var[m] / (2 v)`: the codes lack the variance of the mean m over
     hidden draws, and the last term favours hidden layers of small variance. The two sides are equal
@@ -51,7 +56,8 @@ class DeepSparseGP(GaussianLatentPrior):
     1 / K. With whitened codes (:class:`~gpflow_bae.models.BayesianAutoencoder`) the same
     average is over log p(Y | codes(residuals, e)); that is another target, and has one draw.
 
-    Predictions and :meth:`condition` average densities over draws, not their logarithms. Without
+    Predictions and :meth:`condition` average densities over draws, not their logarithms; with
+    "integrated" they weigh each draw by the evidence of the task's pseudo-observations. Without
     :meth:`with_seed` draws come from one fixed seed.
     """
 
@@ -67,6 +73,7 @@ class DeepSparseGP(GaussianLatentPrior):
         code_noise_variance: float = 1e-3,
         num_draws: int = 1,
         num_prediction_draws: int = 16,
+        inducing_outputs: Literal["integrated", "sampled"] = "sampled",
     ):
         """
         :param kernels: for each layer one GPflow kernel, or a sequence with one for each of its
@@ -85,13 +92,20 @@ class DeepSparseGP(GaussianLatentPrior):
             paper uses one.
         :param num_prediction_draws: draws in :meth:`predict`, :meth:`condition` and
             :meth:`marginal_variance`.
+        :param inducing_outputs: of the last layer: "sampled" for one long task, "integrated" for
+            many short ones.
         :raises ValueError: if numbers or widths of layers disagree.
         """
         super().__init__(latent_dim)
         self.num_draws, self.num_prediction_draws = int(num_draws), int(num_prediction_draws)
         self._seed: TensorType | None = None
         self.hidden_layers, self.last_layer = make_layers(
-            kernels, inducing_variables, latent_dim, hidden_dims, code_noise_variance
+            kernels,
+            inducing_variables,
+            latent_dim,
+            hidden_dims,
+            code_noise_variance,
+            inducing_outputs,
         )
 
     @property
@@ -104,14 +118,14 @@ class DeepSparseGP(GaussianLatentPrior):
         first.check_inputs(X, name)
 
     @property
-    def whitened_inducing(self) -> Parameter:
-        """Whitened inducing outputs [L, M] of the last layer."""
+    def whitened_inducing(self) -> Parameter | None:
+        """Whitened inducing outputs [L, M] of the last layer; None if they are integrated out."""
         return self.last_layer.whitened_inducing
 
     @property
     def splits_over_points(self) -> bool:
-        """True: given the inducing outputs of all layers the points are independent."""
-        return True
+        """True if all inducing outputs are sampled: given them the points are independent."""
+        return self.last_layer.splits_over_points
 
     @property
     def code_noise(self) -> tf.Tensor:
@@ -149,6 +163,13 @@ class DeepSparseGP(GaussianLatentPrior):
             )
         return self.propagate(X[None], self._hidden_noise(X, num_draws))
 
+    def _draw_for(self, X: TensorType | None, num_draws: int, like: TensorType) -> tf.Tensor:
+        """Return :meth:`_draw` with as many leading dimensions as codes ``like`` of each draw."""
+        hidden = self._draw(X, num_draws)
+        missing = len(like.shape) + 1 - len(hidden.shape)
+        shape = tf.concat([tf.shape(hidden)[:1], [1] * missing, tf.shape(hidden)[1:]], 0)
+        return tf.reshape(hidden, shape)
+
     def _hidden_noise(self, X: tf.Tensor, num_draws: int) -> list[tf.Tensor]:
         """Draw standard normals [num_draws, batch..., N, width] for each hidden layer."""
         if not self.hidden_layers:
@@ -168,8 +189,10 @@ class DeepSparseGP(GaussianLatentPrior):
     def given_inducing_outputs(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         """Return mean and variance [batch..., N, L] of codes given one draw of the hidden layers.
 
-        :raises ValueError: for inputs of several tasks.
+        :raises ValueError: for inputs of several tasks, or integrated inducing outputs.
         """
+        if self.whitened_inducing is None:
+            raise ValueError('DeepSparseGP has inducing_outputs="integrated"; it needs "sampled".')
         hidden = self._draw(X, 1)[0]
         _check_one_task("inputs X", hidden)
         return self.last_layer.given_inducing_outputs(hidden)
@@ -178,15 +201,23 @@ class DeepSparseGP(GaussianLatentPrior):
     def log_prob(
         self, X: TensorType | None, latents: TensorType, noise: TensorType | None = None
     ) -> tf.Tensor:
-        """Return the sum over points of the log of the codes' density averaged over draws.
+        """Return the log of the codes' density averaged over draws, of each point or of each task.
 
-        :raises ValueError: for codes of several tasks.
+        Points are independent with sampled inducing outputs, and their logarithms are added.
+
+        :raises ValueError: for codes of several tasks with sampled inducing outputs.
         """
         latents = tf.cast(latents, gpflow.default_float())
-        _check_one_task("codes", latents)
-        hidden = self._draw(X, self.num_draws)
+        integrated = self.whitened_inducing is None
+        if not integrated:
+            _check_one_task("codes", latents)
+        hidden = self._draw_for(X, self.num_draws, latents)
         if hidden.shape[0] == 1:
             return self.last_layer.log_prob(hidden[0], latents, noise)
+        if integrated:
+            each = _for_each(hidden, latents)
+            noise = None if noise is None else _for_each(hidden, noise)
+            return _log_average(self.last_layer.log_prob(hidden, each, noise))
         mean, variance = self.last_layer.given_inducing_outputs(hidden)
         variance = variance if noise is None else variance + noise
         return tf.reduce_sum(_log_average(_point_log_density(latents - mean, variance)), -1)
@@ -195,23 +226,22 @@ class DeepSparseGP(GaussianLatentPrior):
     def condition(
         self, X: TensorType | None, mean: TensorType, variance: TensorType
     ) -> LatentPosterior:
-        """Return the posterior of each point's codes given its own pseudo-observation.
+        """Return the posterior of codes given pseudo-observations.
 
         It is a mixture of one Gaussian per hidden draw, weighted by the density of the
-        pseudo-observation given that draw; its mean and variance are returned.
+        pseudo-observations given that draw: of a point's own with sampled inducing outputs, of all
+        those of a task with integrated ones. Its mean and variance are returned.
         """
-        explained, own = self.last_layer.given_inducing_outputs(
-            self._draw(X, self.num_prediction_draws)
-        )
-        log_density = _point_log_density(mean - explained, own + variance)  # [S, batch..., N]
-        weights = tf.nn.softmax(log_density, axis=0)[..., None]
-        gain = own / (own + variance)
-        means = explained + gain * (mean - explained)
-        posterior_mean = tf.reduce_sum(weights * means, 0)
-        spread = tf.square(means - posterior_mean)
-        posterior_variance = tf.reduce_sum(weights * ((1.0 - gain) * own + spread), 0)
-        log_marginal = tf.reduce_sum(_log_average(log_density), -1)
-        return LatentPosterior(posterior_mean, posterior_variance, log_marginal)
+        hidden = self._draw_for(X, self.num_prediction_draws, mean)
+        mean, variance = _for_each(hidden, mean), _for_each(hidden, variance)
+        q = self.last_layer.condition(hidden, mean, variance)
+        if self.whitened_inducing is None:
+            log_density = q.log_marginal[..., None]
+        else:
+            explained, own = self.last_layer.given_inducing_outputs(hidden)
+            log_density = _point_log_density(mean - explained, own + variance)  # [S, batch..., N]
+        moments = _mixture(log_density, q.mean, q.variance)
+        return LatentPosterior(*moments, tf.reduce_sum(_log_average(log_density), -1))
 
     def condition_batch(
         self, X: TensorType | None, mean: TensorType, variance: TensorType, point_scale: float
@@ -240,9 +270,16 @@ class DeepSparseGP(GaussianLatentPrior):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Predict at ``Xnew`` by the last layer's moments over hidden draws (total variance).
 
-        Given the sampled inducing outputs the prediction does not depend on ``X`` and the
-        pseudo-observations, which only give the number of tasks.
+        Given sampled inducing outputs the prediction does not depend on ``X`` and the
+        pseudo-observations, which only give the number of tasks. With integrated ones each draw is
+        conditioned on the task's pseudo-observations, and weighted by their density.
         """
+        if self.whitened_inducing is None:
+            hidden = self._draw_for(X, self.num_prediction_draws, mean)
+            new_hidden = self._draw_for(Xnew, self.num_prediction_draws, mean)
+            pseudo = hidden, _for_each(hidden, mean), _for_each(hidden, variance)
+            evidence = self.last_layer.inducing_posterior(*pseudo).log_marginal
+            return _mixture(evidence[..., None], *self.last_layer.predict(new_hidden, *pseudo))
         hidden = self._draw(Xnew, self.num_prediction_draws)
         means, variances = self.last_layer.given_inducing_outputs(hidden)
         # No Bessel correction: the noise of this mean is in the variance over posterior samples.
@@ -258,6 +295,23 @@ def _point_log_density(residual: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(gaussian_log_density(residual, variance), -1)
 
 
+def _for_each(hidden: tf.Tensor, values: TensorType) -> tf.Tensor:
+    """Return values [batch..., N, L] for each draw of hidden layers, [draws, batch..., N, L]."""
+    return tf.broadcast_to(values, tf.concat([tf.shape(hidden)[:1], tf.shape(values)], 0))
+
+
+def _mixture(
+    log_density: tf.Tensor, means: tf.Tensor, variances: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return mean and variance [batch..., N, L] of a mixture of one Gaussian per draw.
+
+    :param log_density: [draws, batch..., N or 1], of which the weights are the softmax over draws.
+    """
+    weights = tf.nn.softmax(log_density, axis=0)[..., None]
+    mean = tf.reduce_sum(weights * means, 0)
+    return mean, tf.reduce_sum(weights * (variances + tf.square(means - mean)), 0)
+
+
 def _log_average(log_density: tf.Tensor) -> tf.Tensor:
     """Return the log of the average of densities over the draws, [draws, ...] to [...]."""
     count = tf.cast(tf.shape(log_density)[0], log_density.dtype)
@@ -269,6 +323,6 @@ def _check_one_task(what: str, values: TensorType) -> None:
     if any(n is not None and n > 1 for n in lead):
         raise ValueError(
             "DeepSparseGP has one set of sampled inducing outputs, for one long task; got "
-            f"{what} of {lead[0] if len(lead) == 1 else lead} tasks. For many tasks take SparseGP "
-            'with inducing_outputs="integrated".'
+            f"{what} of {lead[0] if len(lead) == 1 else lead} tasks. For many tasks set "
+            'inducing_outputs="integrated".'
         )

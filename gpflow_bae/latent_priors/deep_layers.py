@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import gpflow
 import numpy as np
@@ -44,6 +44,7 @@ def make_layers(
     latent_dim: int,
     hidden_dims: Sequence[int] | None,
     code_noise_variance: float,
+    inducing_outputs: Literal["integrated", "sampled"],
 ) -> tuple[list[HiddenLayer], SparseGP]:
     """Make the hidden layers and the last layer; arguments and errors as in ``DeepSparseGP``."""
     points = _one_per_layer(inducing_variables, len(kernels))
@@ -79,7 +80,7 @@ def make_layers(
         _inducing_points(points[-1], Z, reach),
         latent_dim,
         code_noise_variance,
-        inducing_outputs="sampled",
+        inducing_outputs,
     )
     return hidden_layers, last_layer
 

@@ -77,7 +77,7 @@ class BayesianAutoencoder(Autoencoder):
         :param whitened_codes: sample the standard normal residuals of the codes given the inducing
             outputs instead of the codes. The posterior is the same; with small code noise, which
             couples codes and inducing outputs strongly, chains only mix this way. Needs a
-            :class:`~gpflow_bae.latent_priors.SparseGP` with sampled inducing outputs, or a
+            :class:`~gpflow_bae.latent_priors.SparseGP` with sampled inducing outputs, or such a
             :class:`~gpflow_bae.latent_priors.DeepSparseGP`, whose target it changes.
         :raises TypeError: for a latent prior without a density of codes.
         :raises ValueError: for inputs from a pooling network or with Gaussian posteriors, which a
@@ -101,8 +101,8 @@ class BayesianAutoencoder(Autoencoder):
             )
         if whitened_codes and latent_prior.whitened_inducing is None:
             raise ValueError(
-                "whitened_codes needs a SparseGP latent prior with "
-                'inducing_outputs="sampled", or a DeepSparseGP; set it to False.'
+                "whitened_codes needs a SparseGP or DeepSparseGP latent prior with "
+                'inducing_outputs="sampled"; set it to False.'
             )
         latent_prior = _with_kernel_priors(latent_prior)
         for layer in inducing_layers(latent_prior):

@@ -67,7 +67,7 @@ class SGPBAE(BayesianAutoencoder):
 
 
 class DSGPBAE(BayesianAutoencoder):
-    """Fully Bayesian autoencoder with a deep sparse GP latent, for one task (Tran et al. 2023)."""
+    """Fully Bayesian autoencoder with a deep sparse GP latent (Tran et al. 2023)."""
 
     @check_arguments()
     def __init__(
@@ -82,6 +82,7 @@ class DSGPBAE(BayesianAutoencoder):
         code_noise_variance: float = 1e-3,
         whitened_codes: bool = False,
         num_draws: int = 1,
+        inducing_outputs: Literal["integrated", "sampled"] = "sampled",
     ):
         """Other arguments as in :class:`SGPBAE`.
 
@@ -92,6 +93,8 @@ class DSGPBAE(BayesianAutoencoder):
             squared lengthscale of the layer above by much.
         :param hidden_dims: widths of the hidden layers; None for the width of the inputs.
         :param num_draws: draws of the hidden layers in each evaluation.
+        :param inducing_outputs: of the last layer: "sampled" for minibatches of points of one long
+            task, "integrated" for many tasks, which share the hidden layers.
         :raises ValueError: for widths of layers that do not match, or ``num_draws`` other than 1
             with ``whitened_codes``.
         """
@@ -100,7 +103,13 @@ class DSGPBAE(BayesianAutoencoder):
                 f"whitened_codes take one draw of the prior, got num_draws={num_draws}."
             )
         prior = DeepSparseGP(
-            kernels, inducing_variables, latent_dim, hidden_dims, code_noise_variance, num_draws
+            kernels,
+            inducing_variables,
+            latent_dim,
+            hidden_dims,
+            code_noise_variance,
+            num_draws,
+            inducing_outputs=inducing_outputs,
         )
         super().__init__(prior, decoder, encoder, likelihood, whitened_codes)
 

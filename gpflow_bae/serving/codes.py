@@ -119,7 +119,7 @@ def generation_kind(posterior: Any) -> tuple[str | None, str]:
         return None, "vectors of objects are made of observations of them, which x does not hold"
     if not prior.needs_inputs:
         return "standard", ""  # a conditional autoencoder, whose networks take the inputs
-    if isinstance(prior, DeepSparseGP):
+    if isinstance(prior, DeepSparseGP) and prior.whitened_inducing is not None:
         return "deep", ""
     if not isinstance(prior, InducingLatentPrior):
         return None, f"{name} predicts from all training codes at once, which are not exported"

@@ -16,6 +16,7 @@ from experiments.moving_ball import __main__ as moving_ball
 from experiments.moving_ball import figures as ball_figures
 from experiments.moving_ball import networks as ball_networks
 from experiments.moving_ball import plans as ball_plans
+from experiments.moving_ball import study as ball_study
 from experiments.rotated_mnist import figures as digit_figures
 from experiments.rotated_mnist import scores as digit_scores
 from experiments.rotated_mnist import study as digits
@@ -23,6 +24,7 @@ from experiments.rotated_mnist.plans import make_plan
 from experiments.tabular import plans as tabular_plans
 from experiments.tabular import study as tabular_study
 from gpflow_bae import inference
+from gpflow_bae.datasets.moving_ball import generate
 from gpflow_bae.datasets.rotated_mnist import Images, RotatedMNIST
 from gpflow_bae.datasets.tabular import Table
 from tests.experiments.commands import call, goes_round, outcomes
@@ -85,6 +87,21 @@ def test_the_published_chain_of_the_moving_ball() -> None:
     wider = ball_plans.make_plan("sgp_bae", "quick", weight_prior_scale=3.0)
     assert (wider.weight_prior, wider.weight_prior_scale) == ("fan_in", 3.0)
     assert ball_plans.make_plan("gp_vae", "quick").weight_prior == "normal"
+
+
+def test_the_deep_prior_of_the_moving_ball() -> None:
+    """Three layers by default; tasks have inducing outputs of their own in the last one."""
+    train = generate(0, 2)
+    for flags, num_layers in (({}, 3), ({"num_layers": 2}, 2)):
+        plan = ball_plans.make_plan("dsgp_bae", "quick", num_inducing=4, **flags)
+        assert plan.sampler.name == "adaptive_sghmc"
+        prior = ball_study.build_model(plan, train).latent_prior
+        assert len(prior.hidden_layers) == num_layers - 1 == plan.describe()["num_layers"] - 1
+        assert prior.whitened_inducing is None
+        for layer in prior.hidden_layers:  # warps by a fraction of a frame
+            variance = layer.kernels[0].variance
+            np.testing.assert_allclose(variance, variance.prior.quantile(0.5), rtol=1e-9)
+    assert "num_layers" not in ball_plans.make_plan("sgp_bae", "quick").describe()
 
 
 def test_moving_ball_of_several_chains_with_moves(

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from gpflow_bae.inducing_variables import uniform
 from gpflow_bae.latent_priors import DeepSparseGP, SparseGP
-from tests.reference.latent_gaussian import squared_exponential
+from tests.reference.latent_gaussian import LatentGaussian, squared_exponential
 
 NOISE = 0.05
 Z = np.linspace(-2.0, 2.0, 4)[:, None]
@@ -241,6 +241,84 @@ def test_density_splits_over_points_given_the_draws() -> None:
         np.testing.assert_allclose(np.mean(parts) * 3, prior.log_prob(X, latents)[0], rtol=1e-12)
 
 
+class _SeveralByPlace(DeepSparseGP):
+    """As above, with other draws each time."""
+
+    def _hidden_noise(self, X: tf.Tensor, num_draws: int) -> list[tf.Tensor]:
+        phases = tf.reshape(tf.range(float(num_draws), dtype=X.dtype), [-1] + [1] * (X.shape.rank))
+        return [tf.sin(37.0 * X + phases) for _ in self.hidden_layers]
+
+
+@pytest.mark.parametrize("shared_inputs", [True, False])
+def test_integrated_outputs_are_each_tasks_own(shared_inputs: bool) -> None:
+    """Three tasks, three draws, two hidden layers: FITC of each draw's inputs as dense matrices.
+
+    The density is the logarithm of the draws' average, for a task; posteriors and predictions are
+    mixtures of the draws, weighted by the evidence of all of a task's pseudo-observations.
+    """
+    rng = np.random.default_rng(3)
+    T, N, S, L = 3, 5, 3, 2
+    X = rng.uniform(-2.0, 2.0, (N, 1) if shared_inputs else (T, N, 1))
+    Xnew, target = np.array([[0.3], [-1.0]]), 0.5 * rng.normal(size=(T, N, L))
+    noise = rng.uniform(0.3, 1.0, (T, N, L))
+    own_noise = rng.uniform(0.0, 0.2, (T, N, 1))
+    prior = _SeveralByPlace(
+        [_kernel(0.5, 0.3), _kernel(0.7, 0.2), _kernel()],
+        [Z, Z, 1.2 * Z],
+        L,
+        None,
+        NOISE,
+        num_draws=S,
+        num_prediction_draws=S,
+        inducing_outputs="integrated",
+    )
+    assert prior.whitened_inducing is None and not prior.splits_over_points
+    for layer in prior.hidden_layers:
+        layer.whitened_inducing.assign(rng.normal(size=(1, 4)))
+    hidden = np.broadcast_to(prior._draw(X, S).numpy().reshape(S, -1, N, 1), (S, T, N, 1))
+    new_hidden = prior._draw(Xnew, S).numpy()
+    k, jitter = squared_exponential(0.8, 1.3), gpflow.default_jitter()
+    found_log_prob = prior.log_prob(X, target, own_noise)
+    found, predicted = prior.condition(X, target, noise), prior.predict(Xnew, X, target, noise)
+    for t in range(T):
+        draws = [
+            LatentGaussian.fitc(k, hidden[s, t], new_hidden[s], 1.2 * Z, NOISE, jitter)
+            for s in range(S)
+        ]
+        of_channel = [(target[t, :, c], noise[t, :, c]) for c in range(L)]
+        densities = [
+            sum(d.condition(y, own_noise[t, :, 0])[2] for y, _ in of_channel) for d in draws
+        ]
+        np.testing.assert_allclose(found_log_prob[t], np.log(np.mean(np.exp(densities))))
+        given = [[d.condition(*pseudo) for pseudo in of_channel] for d in draws]
+        evidence = np.exp([sum(channel[2] for channel in d) for d in given])
+        np.testing.assert_allclose(found.log_marginal[t], np.log(np.mean(evidence)))
+        weights = evidence / evidence.sum()
+        assert weights.max() < 0.9  # all draws count
+        new = [[d.predict(*pseudo) for pseudo in of_channel] for d in draws]
+        for c in range(L):
+            moments = [(d[c][0], np.diag(d[c][1])) for d in given], [d[c] for d in new]
+            for (mean, variance), each in zip((found[:2], predicted), moments, strict=True):
+                m, v = (np.array(values) for values in zip(*each, strict=True))
+                expected = weights @ m
+                np.testing.assert_allclose(mean[t, :, c], expected, rtol=1e-6)
+                spread = weights @ (v + (m - expected) ** 2)
+                np.testing.assert_allclose(variance[t, :, c], spread, rtol=1e-6)
+
+
+def test_integrated_outputs_need_no_points_of_their_own() -> None:
+    """One layer is SparseGP with integrated outputs; there are no moments given the outputs."""
+    X, mean, variance = _data()
+    deep = DeepSparseGP([_kernel()], [Z], 2, None, NOISE, inducing_outputs="integrated")
+    shallow = SparseGP(_kernel(), Z, 2, NOISE)
+    many = [np.tile(v, (3, 1, 1)) for v in (X, mean, variance)]
+    np.testing.assert_allclose(deep.log_prob(*many[:2]), shallow.log_prob(*many[:2]), rtol=1e-12)
+    for ours, theirs in zip(deep.condition(*many), shallow.condition(*many), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10)
+    with pytest.raises(ValueError, match='has inducing_outputs="integrated"; it needs "sampled"'):
+        deep.given_inducing_outputs(X)
+
+
 def test_seeds_decide_the_draws_and_nothing_else() -> None:
     """Equal seeds equal draws, another seed others; the prior itself keeps its fixed ones."""
     X, latents, _ = _data()
@@ -349,7 +427,7 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="must have the 1 columns.*got 2"):
         prior.log_prob(np.tile(X, (1, 1, 2)), latents)
     many = [np.tile(v, (3, 1, 1)) for v in (X, latents)]
-    with pytest.raises(ValueError, match="for one long task; got codes of 3 tasks.*SparseGP"):
+    with pytest.raises(ValueError, match="for one long task; got codes of 3 tasks.*integrated"):
         prior.log_prob(*many)
     with pytest.raises(ValueError, match="for one long task; got inputs X of 3 tasks"):
         prior.given_inducing_outputs(many[0])

@@ -57,6 +57,8 @@ def _model(num_layers: int = 2, **changes: Any) -> models.DSGPBAE:
     rng = np.random.default_rng(4)
     prior = model.latent_prior
     for layer in (prior.last_layer, *prior.hidden_layers):
+        if layer.whitened_inducing is None:
+            continue
         layer.whitened_inducing.assign(rng.normal(size=layer.whitened_inducing.shape))
     return model
 
@@ -227,6 +229,28 @@ def test_predictions_draw_for_each_sample() -> None:
     prediction = posterior.predict(Xnew)
     assert prediction.mean.shape == (2, P) and np.all(prediction.variance > 0)
     assert np.isfinite(posterior.impute(Y, X)[0]).all()
+
+
+def test_tasks_with_inducing_outputs_of_their_own() -> None:
+    """A chain over three tasks, of which minibatches are taken; new tasks are predicted alike."""
+    X, Y = _data()
+    X, Y = np.stack([X] * 3), np.stack([Y, -Y, 2 * Y])
+    model = _model(3, inducing_outputs="integrated")
+    settings = dataclasses.replace(SETTINGS, batch_size=2)
+    data = prepare_data(model, (X, Y))
+    assert data.axis == 0 and len(model.sampled.paths) == len(_model(3).sampled.paths) - 1
+    posterior = inference.sample_amortized(
+        model, (X, Y), settings, seed=3, progress=False, warm_start=None
+    )
+    assert np.isfinite(posterior.history).all()
+    assert posterior.predict(X).mean.shape == (3, N, P)
+    given = (X[:2, :5], Y[:2, :5])
+    prediction = posterior.predict(X[:2, 5:], given)
+    assert prediction.mean.shape == (2, N - 5, P) and np.all(prediction.variance > 0)
+    with pytest.raises(ValueError, match="whitened_codes needs a SparseGP or DeepSparseGP"):
+        _model(whitened_codes=True, inducing_outputs="integrated")
+    with pytest.raises(ValueError, match="one of 'integrated', 'sampled', got 'marginal'"):
+        _model(inducing_outputs="marginal")
 
 
 def test_prior_mean_start_fits_all_layers() -> None:

@@ -32,7 +32,9 @@ def has_code_covariance(model: BayesianAutoencoder | TemperedBAE, data: Observat
     """Return whether codes have a prior covariance by which they can be whitened."""
     if isinstance(model, TemperedBAE) or model.whitened_codes or data.X is None:
         return False
-    return bool(model.latent_prior.kernels) and model.latent_prior.whitened_inducing is None
+    prior = model.latent_prior
+    # A density that is estimated from draws has no covariance of its own.
+    return bool(prior.kernels) and prior.whitened_inducing is None and not prior.draws
 
 
 def prior_scales(

@@ -125,8 +125,8 @@ class PriorMeanStart(Initializer):
         prior = model.latent_prior
         if not isinstance(prior, (SparseGP, DeepSparseGP)) or prior.whitened_inducing is None:
             raise ValueError(
-                "PriorMeanStart needs a SparseGP latent prior with inducing_outputs="
-                f'"sampled", or a DeepSparseGP, got {model.latent_prior_name}; use WarmStart.'
+                "PriorMeanStart needs a SparseGP or DeepSparseGP latent prior with "
+                f'inducing_outputs="sampled", got {model.latent_prior_name}; use WarmStart.'
             )
         if self.first is not None:
             options: Any = {"seed": seed, "jit_compile": jit_compile, "progress": progress}
