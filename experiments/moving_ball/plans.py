@@ -88,7 +88,8 @@ def default_sampler(
     temperature or one of DSGP-BAE, whose density is an estimate: there are no moves for them, and
     they have the published sampler.
     """
-    is_posterior = model != "dsgp_bae" and not point_estimates and (sampler or {}).get("temperature", 1.0) == 1.0
+    tempered = (sampler or {}).get("temperature", 1.0) != 1.0
+    is_posterior = not (tempered or point_estimates or model == "dsgp_bae")
     return "sghmc" if model not in VARIATIONAL and is_posterior else "adaptive_sghmc"
 
 
