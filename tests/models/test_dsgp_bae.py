@@ -18,6 +18,7 @@ from gpflow_bae.base import Batch
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.chains import of_chain, stack_chains
 from gpflow_bae.posteriors import Posterior
+from gpflow_bae.serving.codes import generation_kind
 
 N, P, L = 12, 3, 2
 Z = np.linspace(-2.0, 2.0, 4)[:, None]
@@ -247,6 +248,8 @@ def test_tasks_with_inducing_outputs_of_their_own() -> None:
     given = (X[:2, :5], Y[:2, :5])
     prediction = posterior.predict(X[:2, 5:], given)
     assert prediction.mean.shape == (2, N - 5, P) and np.all(prediction.variance > 0)
+    kind, reason = generation_kind(posterior)  # of a served model
+    assert kind is None and "DeepSparseGP predicts from all training codes" in reason
     with pytest.raises(ValueError, match="whitened_codes needs a SparseGP or DeepSparseGP"):
         _model(whitened_codes=True, inducing_outputs="integrated")
     with pytest.raises(ValueError, match="one of 'integrated', 'sampled', got 'marginal'"):
