@@ -59,7 +59,7 @@ def test_whitened_codes_start_and_end_as_codes() -> None:
     assert np.abs(chain.sampler.position.codes - latents).max() > 0.1
     with pytest.raises(ValueError, match='whitened_codes needs codes="carried"'):
         compiled_round(whitened(), (X, Y), codes="encoder")
-    with pytest.raises(ValueError, match="whitened_codes needs a SparseGP latent prior with"):
+    with pytest.raises(ValueError, match="whitened_codes needs a SparseGP or DeepSparseGP"):
         whitened(inducing_outputs="integrated")
 
 
@@ -136,7 +136,7 @@ def test_prior_mean_start_fits_the_mode_and_starts_there() -> None:
     assert gradient() < 0.01 * before and losses[-1] < losses[0]
     mean, _ = model.latent_prior.given_inducing_outputs(data.X)
     np.testing.assert_array_equal(latents, mean)
-    with pytest.raises(ValueError, match="PriorMeanStart needs a SparseGP latent prior"):
+    with pytest.raises(ValueError, match="PriorMeanStart needs a SparseGP or DeepSparseGP"):
         start.run(bae(), prepare_data(bae(), (None, Y)), seed=0, progress=False)
 
 
