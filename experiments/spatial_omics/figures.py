@@ -17,7 +17,8 @@ def draw(outcome: Outcome, train: Any, found: np.ndarray) -> None:
     :param found: clusters of the codes.
     """
     outcome.figures["domains"] = _domains(train, found)
-    outcome.figures["gene"] = _gene(train)
+    if "gpbae_mean" in train.layers:
+        outcome.figures["gene"] = _gene(train)
     outcome.figures["loss"] = plot_losses(
         outcome.curves, {"loss": ("record of the fit", "training loss per cell")}
     )
