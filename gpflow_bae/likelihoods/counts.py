@@ -65,25 +65,25 @@ class CountLikelihood(MaskedLikelihood, gpflow.likelihoods.ScalarLikelihood):
         "F: [batch..., N, P]",
         "Y: [batch..., N, P]",
         "mask: [batch..., N, P]",
-        "return: [batch..., N, P]",
+        "return[0]: [batch..., N, P]",
+        "return[1]: [batch..., N, P]",
     )
-    def draw_rates(
-        self, F: TensorType, Y: TensorType, mask: TensorType, seed: TensorType
-    ) -> tf.Tensor:
-        """Draw the Poisson rates of counts from their posterior given ``Y``, in F's type.
+    def rate_moments(
+        self, F: TensorType, Y: TensorType, mask: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return means and variances of the Poisson rates of counts given ``Y``, in F's type.
 
         A negative binomial count is Poisson with a gamma-distributed rate of mean exp(f), so it is
         informative of its rate. A zero of the zero-inflation is not.
 
-        :param mask: True where observed; other rates are drawn from their prior.
-        :param seed: stateless seed [2].
+        :param mask: True where observed; other rates have their prior.
         """
         F = tf.convert_to_tensor(F)
-        return self._draw_rates(F, tf.cast(Y, F.dtype), tf.convert_to_tensor(mask), seed)
+        return self._rate_moments(F, tf.cast(Y, F.dtype), tf.cast(mask, F.dtype))
 
-    def _draw_rates(
-        self, F: tf.Tensor, Y: tf.Tensor, seen: tf.Tensor, seed: TensorType
-    ) -> tf.Tensor:
+    def _rate_moments(
+        self, F: tf.Tensor, Y: tf.Tensor, seen: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         raise NotImplementedError
 
     @inherit_check_shapes
@@ -132,10 +132,10 @@ class Poisson(CountLikelihood):
     def _draw(self, F: tf.Tensor, seed: TensorType) -> tf.Tensor:
         return _poisson(tf.exp(F), seed)
 
-    def _draw_rates(
-        self, F: tf.Tensor, Y: tf.Tensor, seen: tf.Tensor, seed: TensorType
-    ) -> tf.Tensor:
-        return tf.exp(F)
+    def _rate_moments(
+        self, F: tf.Tensor, Y: tf.Tensor, seen: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        return tf.exp(F), tf.zeros_like(F)
 
     def moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         rate = tf.exp(F)
@@ -218,14 +218,14 @@ class NegativeBinomial(CountLikelihood):
         seed = tf.random.fold_in(seed, 1, alg="philox")
         return _poisson(rate, seed)
 
-    def _draw_rates(
-        self, F: tf.Tensor, Y: tf.Tensor, seen: tf.Tensor, seed: TensorType
-    ) -> tf.Tensor:
+    def _rate_moments(
+        self, F: tf.Tensor, Y: tf.Tensor, seen: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         # Gamma(r + y) / (r / exp(f) + 1) with r = 1 / dispersion, where y is observed.
-        number = tf.broadcast_to(1.0 / self._dispersion_at(F), tf.shape(F))
-        known = tf.cast(seen, F.dtype)
-        gamma = tf.random.stateless_gamma(tf.shape(F), seed, number + known * Y, dtype=F.dtype)
-        return gamma / (number * tf.exp(-F) + known)
+        number = 1.0 / self._dispersion_at(F)
+        rate = number * tf.exp(-F) + seen
+        mean = (number + seen * Y) / rate
+        return mean, mean / rate
 
     def moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         mean = tf.exp(F)
@@ -286,16 +286,19 @@ class ZeroInflatedNegativeBinomial(NegativeBinomial):
         zero = uniform < tf.cast(self.zero_probability, F.dtype)
         return tf.where(zero, tf.zeros_like(counts), counts)
 
-    def _draw_rates(
-        self, F: tf.Tensor, Y: tf.Tensor, seen: tf.Tensor, seed: TensorType
-    ) -> tf.Tensor:
+    def _rate_moments(
+        self, F: tf.Tensor, Y: tf.Tensor, seen: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         probability = tf.cast(self.zero_probability, F.dtype)
         of_rate = super()._entry_log_prob(F, tf.zeros_like(F)) + tf.math.log1p(-probability)
         # Posterior probability that a zero comes from the zero-inflation.
         apart = tf.sigmoid(tf.math.log(probability) - of_rate)
-        own_seed = tf.random.fold_in(seed, 1, alg="philox")
-        uniform = tf.random.stateless_uniform(tf.shape(F), own_seed, dtype=F.dtype)
-        return super()._draw_rates(F, Y, seen & ((Y > 0.0) | (uniform >= apart)), seed)
+        apart = tf.where((Y == 0.0) & (seen > 0.0), apart, tf.zeros_like(F))
+        told = super()._rate_moments(F, Y, seen)
+        prior = super()._rate_moments(F, Y, tf.zeros_like(F))
+        mean = told[0] + apart * (prior[0] - told[0])
+        between = apart * (1.0 - apart) * tf.square(prior[0] - told[0])
+        return mean, told[1] + apart * (prior[1] - told[1]) + between
 
     def moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         mean, variance = super().moments(F)

@@ -94,21 +94,23 @@ def some_rows(rows: np.ndarray, seed: int) -> np.ndarray:
     return np.sort(rng.choice(rows, _MOST_CELLS, replace=False))
 
 
-def _map_draws(posterior: Posterior, function: Any, codes: np.ndarray, size: int) -> Iterator[Any]:
-    """Yield ``function(model at a sample, codes [d, n, L], number)`` for chunks of draws.
+def _map_draws(
+    posterior: Posterior, function: Any, codes: np.ndarray, size: int, *more: np.ndarray
+) -> Iterator[Any]:
+    """Yield ``function(model at a sample, codes [d, n, L], *more)`` for chunks of draws.
 
     :param codes: code draws of each posterior sample [S, D, n, L].
-    :param size: bytes of a result for one draw.
+    :param size: bytes of the rates of one draw.
+    :param more: further values of each draw [S, D, ...].
     """
     call = compiled(lambda values, *rest: function(posterior.model.bind(values), *rest))
-    at_once, number = max(1, _BYTES // size), 0
-    for s, of_sample in enumerate(codes):
+    at_once = max(1, _BYTES // size)
+    for s in range(len(codes)):
         values = [tf.constant(v[s]) for v in posterior.parameters]
-        for start in range(0, len(of_sample), at_once):
-            part = of_sample[start : start + at_once]
-            found = call(values, tf.constant(part), tf.constant(number))
+        for start in range(0, codes.shape[1], at_once):
+            chunk = slice(start, start + at_once)
+            found = call(values, *(tf.constant(v[s][chunk]) for v in (codes, *more)))
             yield tf.nest.map_structure(lambda v: v.numpy(), found)
-            number += 1
 
 
 def _broadcast(values: np.ndarray, codes: tf.Tensor) -> tf.Tensor:
@@ -128,10 +130,11 @@ def between_groups(
 
     Covariates are average.
 
-    A cell's rate is drawn given its codes and its count, so it includes variation that the codes do
-    not explain. Cells are averaged with random weights (the Bayesian bootstrap of Rubin 1981),
-    because the groups are samples of larger populations; so draws include the uncertainty due to
-    the finite number of cells.
+    A cell's rate given its codes has the posterior that its count leaves, so it includes variation
+    that the codes do not explain. Cells are averaged with random weights (the Bayesian bootstrap of
+    Rubin 1981), because the groups are samples of larger populations; so draws include the
+    uncertainty due to the finite number of cells. An average over a group is drawn from the gamma
+    distribution with its mean and variance: a draw for each cell would take most of the time.
 
     :param groups: rows of the cells of each group.
     :param num_draws: total over all posterior samples, at least one of each.
@@ -145,21 +148,39 @@ def between_groups(
     seen = np.ones(Y.shape, bool) if batch.mask is None else batch.mask[0].numpy()
     reference = reference_inputs(X, num_covariates)
 
-    def rates(bound: Any, codes: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+    rng = np.random.default_rng([seed, 0xB0])
+    sizes = [len(group) for group in groups]
+
+    def averages(bound: Any, codes: tf.Tensor, weights: tf.Tensor) -> Any:
         F = bound.decode(_broadcast(X, codes), codes)
         at_reference = bound.decode(_broadcast(reference, codes), codes)
-        own = tf.random.fold_in(tf.constant([seed, 0xDE]), number, alg="philox")
-        found = bound.likelihood.draw_rates(F, _broadcast(Y, codes), _broadcast(seen, codes), own)
-        return found * tf.exp(at_reference - F)
+        mean, variance = bound.likelihood.rate_moments(
+            F, _broadcast(Y, codes), _broadcast(seen, codes)
+        )
+        scale = tf.exp(at_reference - F)
+        found = []
+        for w, m, v in zip(
+            tf.split(tf.cast(weights, mean.dtype), sizes, -1),
+            tf.split(scale * mean, sizes, 1),
+            tf.split(tf.square(scale) * variance, sizes, 1),
+            strict=True,
+        ):
+            found.append((tf.einsum("dn,dnp->dp", w, m), tf.einsum("dn,dnp->dp", tf.square(w), v)))
+        return found
 
-    rng = np.random.default_rng([seed, 0xB0])
     means: list[list[np.ndarray]] = [[], []]
-    places = np.split(np.arange(len(rows)), [len(groups[0])])
-    for found in _map_draws(posterior, rates, codes, 4 * Y.size):
-        for mean, place in zip(means, places, strict=True):
-            weights = rng.dirichlet(np.ones(len(place)), len(found))
-            mean.extend(np.einsum("dn,dnp->dp", weights, found[:, place]))
+    weights = [rng.dirichlet(np.ones(size), codes.shape[:2]) for size in sizes]
+    for found in _map_draws(posterior, averages, codes, 4 * Y.size, np.concatenate(weights, -1)):
+        for drawn, (mean, variance) in zip(means, found, strict=True):
+            drawn.extend(_gamma(rng, mean.astype(float), variance.astype(float)))
     return np.array(means[0]), np.array(means[1])
+
+
+def _gamma(rng: np.random.Generator, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Draw from gamma distributions by mean and variance, which is zero of Poisson counts."""
+    varies = variance > 0.0
+    scale = np.where(varies, variance, 1.0) / mean
+    return np.where(varies, rng.gamma(mean / scale, scale), mean)
 
 
 def false_discoveries(probability: np.ndarray) -> np.ndarray:
@@ -200,7 +221,7 @@ def over_space(
     codes = posterior.code_samples(rows, -(-num_draws // posterior.num_samples), seed=seed)
     reference = reference_inputs(posterior.data.X[0].numpy()[rows], num_covariates)
 
-    def parts(bound: Any, codes: tf.Tensor, number: tf.Tensor) -> Any:
+    def parts(bound: Any, codes: tf.Tensor) -> Any:
         X = _broadcast(reference, codes)
         centre = tf.broadcast_to(tf.reduce_mean(codes, 1, keepdims=True), tf.shape(codes))
         space = tf.concat([codes[..., :num_spatial], centre[..., num_spatial:]], -1)

@@ -231,25 +231,26 @@ def test_what_cannot_be_is_refused() -> None:
 
 @LIKELIHOODS
 def test_rates_given_counts(number: int) -> None:
-    """Moments of 20,000 draws against Bayes's rule on a grid of rates, within five standard errors:
-    a gamma prior, Poisson counts, and zeros of another kind.
+    """Moments against Bayes's rule on a grid of rates: a gamma prior, Poisson counts, and zeros of
+    another kind.
     """
-    rate, draws = 3.0, 20_000
+    rate = 3.0
     likelihood = all_of()[number]
     grid = np.linspace(0.0, 80.0, 400_001)[1:]
     alpha = ALPHA * rate ** (POWER - 2.0) if number in POWERS else ALPHA
     prior = stats.gamma(1.0 / alpha, scale=alpha * rate).pdf(grid)
     for count, seen in ((0.0, True), (2.0, True), (9.0, True), (9.0, False)):
-        F, Y = np.full((draws, 1), np.log(rate)), np.full((draws, 1), count)
-        found = likelihood.draw_rates(F, Y, np.full(F.shape, seen), [1, 2]).numpy()
+        F, Y = np.full((2, 1), np.log(rate)), np.full((2, 1), count)
+        moments = likelihood.rate_moments(F, Y, np.full(F.shape, seen))
         if number == 0:
-            np.testing.assert_allclose(found, rate)
+            np.testing.assert_allclose(moments, [np.full((2, 1), rate), np.zeros((2, 1))])
             continue
         weight = stats.poisson(grid).pmf(count) if seen else np.ones_like(grid)
         if number in ZEROS and seen and count == 0.0:
             weight = PI + (1.0 - PI) * weight
         density = prior * weight / np.sum(prior * weight)
         mean = np.sum(density * grid)
-        spread = np.sqrt(np.sum(density * np.square(grid - mean)))
-        assert abs(found.mean() - mean) < 5.0 * spread / np.sqrt(draws)
-        assert abs(found.std() / spread - 1.0) < 0.06  # skewed
+        variance = np.sum(density * np.square(grid - mean))
+        # The grid ends where a part in 10^7 of the wide priors is left out.
+        np.testing.assert_allclose(moments[0], mean, rtol=1e-5)
+        np.testing.assert_allclose(moments[1], variance, rtol=1e-4)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpflow_bae.spatial import NetworkPlan, SpatialBAE, SpatialPlan
-from gpflow_bae.spatial.expression import false_discoveries, over_space
+from gpflow_bae.spatial.expression import between_groups, false_discoveries, over_space
 from tests.spatial.tissues import Made, made
 
 QUICK: dict[str, Any] = {"num_spatial": 2, "num_cell": 2, "num_steps": 400, "progress": False}
@@ -54,6 +54,39 @@ def test_differences_between_groups(tissue: Made, fitted: SpatialBAE) -> None:
     against = fitted.differential_expression(adata, "kind", "-1.0", "1.0")
     found = against.loc[adata.var_names, "lfc_mean"]
     np.testing.assert_allclose(found, -table["lfc_mean"], atol=0.06)  # of 200 draws, others
+
+
+def test_means_of_a_group_are_of_drawn_cells(fitted: SpatialBAE) -> None:
+    """Moments of the logarithms against a gamma variate of each cell, in NumPy, for groups of two
+    cells and of forty, whose averages have more and less of the cells' own variation.
+    """
+    posterior, draws = fitted.posterior_, 4000
+    assert posterior is not None
+    groups = [np.array([3, 70]), np.arange(100, 140)]
+    found = between_groups(posterior, groups, draws, 5)
+    rng, rows = np.random.default_rng(1), np.concatenate(groups)
+    codes = posterior.code_samples(rows, draws, seed=5)[0]
+    X, Y = posterior.data.X[0].numpy()[rows], posterior.data.Y[0].numpy()[rows]
+    model: Any = posterior.model
+    alpha = model.likelihood.dispersion.numpy()
+
+    def rates(sizes: np.ndarray) -> np.ndarray:
+        inputs = np.broadcast_to(np.insert(X[:, [0, 1, 3]], 2, sizes, 1), (draws, *X.shape))
+        return np.exp(model.decode(inputs, codes).numpy())
+
+    mean, of_median = rates(X[:, 2]), rates(np.ones(len(X)))
+    own = rng.gamma(1.0 / alpha + Y, 1.0 / (1.0 / (alpha * mean) + 1.0)) * of_median / mean
+    for drawn, part in zip(found, np.split(own, [2], 1), strict=True):
+        weights = rng.dirichlet(np.ones(part.shape[1]), draws)
+        expected = np.log(np.einsum("dn,dnp->dp", weights, part))
+        # Five standard errors of a difference. One gamma variate for two cells that differ has
+        # other tails, which an average of forty has not.
+        error = expected.std(0) / np.sqrt(draws)
+        assert (np.abs(np.log(drawn).mean(0) - expected.mean(0)) < 7.0 * error + 0.01).all()
+        few = part.shape[1] == 2
+        np.testing.assert_allclose(
+            np.log(drawn).std(0), expected.std(0), rtol=0.12 if few else 0.06
+        )
 
 
 def test_genes_that_vary_over_space(tissue: Made, fitted: SpatialBAE) -> None:
