@@ -25,7 +25,8 @@ def made(seed: int, num_batches: int = 1, num_cells: int = CELLS, num_genes: int
     Counts are negative binomial. ``var["true_lfc"]`` is the base 2 logarithm of the ratio of mean
     rates of layer 1 and all others, over many more cells than there are. ``var["true_sd"]`` is the
     standard deviation over places of the logarithm of the mean rate there, over types of cells.
-    Both are of cells with as many counts in all.
+    Both are of cells with as many counts in all. ``layers["true_rate"]``, of tissues that are made
+    in one block, has the rates at the cells' places, before types, sizes and batches.
 
     :param num_batches: batches, ``obs["batch"]``, among which cells are dealt at random. A batch
         multiplies each gene's rate by a factor of its own, and has its own depth.
@@ -78,14 +79,16 @@ def made(seed: int, num_batches: int = 1, num_cells: int = CELLS, num_genes: int
         effects = of_batches.normal(0.0, _BATCH_EFFECT, (num_batches, num_genes))
         effects += _BATCH_EFFECT * np.arange(num_batches)[:, None]
     found, number = [], 1.0 / dispersion
-    for places, layer, _, rates in blocks(num_cells):
+    for places, layer, of_place, rates in blocks(num_cells):
         own = batch[len(found) * at_once :][: len(places)]
         rates = rates * np.exp(rng.normal(0.0, 0.3, (len(places), 1))) * np.exp(effects)[own]
         counts = rng.poisson(rates * rng.gamma(number, dispersion, rates.shape))
-        found.append((places, layer, scipy.sparse.csr_matrix(counts.astype(np.int32))))
+        kept = of_place if num_cells <= at_once else None
+        found.append((places, layer, kept, scipy.sparse.csr_matrix(counts.astype(np.int32))))
     places, layer = (np.concatenate([block[i] for block in found]) for i in (0, 1))
-    matrix = scipy.sparse.vstack([block[2] for block in found], format="csr")
-    adata = anndata.AnnData(matrix)
+    adata = anndata.AnnData(scipy.sparse.vstack([block[3] for block in found], format="csr"))
+    if len(found) == 1:
+        adata.layers["true_rate"] = found[0][2]
     adata.obs_names = [f"cell {n}" for n in range(num_cells)]
     adata.var_names = [f"gene {p}" for p in range(num_genes)]
     adata.obsm["spatial"] = places

@@ -21,6 +21,7 @@ from gpflow_bae.spatial import SpatialBAE, SpatialPlan
 HELD_OUT = "held_out"  # layer of the counts that are hidden
 TRUTH = "true_lfc"  # column of made genes
 TRUE_SD = "true_sd"  # column of made genes
+TRUE_RATE = "true_rate"  # layer of made cells
 BATCH = "batch"  # column of made cells
 _CLUSTERINGS = 5
 _FACTOR_STEPS = 1500
@@ -116,9 +117,14 @@ def _niche_pca(plan: Plan, split: Split) -> Outcome:
     slices = split.train.obs["slice"].to_numpy().astype(str)
     found, number = baselines.niche_pca(split.train.obsm["spatial"], seen, sizes, slices)
     seconds = time.process_time() - started
-    agreement = _agreement(split.train.obs["domain"].to_numpy(), found)
+    labels = split.train.obs["domain"].to_numpy()
+    metrics = {"adjusted_rand_regions": _agreement(labels, found), "neighbours": float(number)}
+    if TRUE_RATE in split.train.layers:
+        # What k-means makes of the rates themselves, in units of Poisson noise.
+        noiseless = 2.0 * np.sqrt(split.train.layers[TRUE_RATE])
+        metrics["adjusted_rand_truth"] = _agreement(labels, noiseless)
     return Outcome(
-        metrics={"adjusted_rand_regions": agreement, "neighbours": float(number)},
+        metrics=metrics,
         num_parameters=found.shape[1] * seen.shape[1],
         seconds={"cpu": seconds},
     )

@@ -15,10 +15,11 @@ from .covariates import reference_inputs
 
 __all__ = ["places_embedded", "stabilised"]
 
-_BYTES = 128 * 2**20  # bytes of expected counts in memory at a time
+_BYTES = 16 * 2**20  # bytes of expected counts in memory at a time
 _COMPONENTS = 16
 _EXACT_GENES = 2048  # up to this many genes the covariance is decomposed exactly
 _SKETCH = 64  # dimension of the random subspace for more genes
+_FOR_AXES = 50_000  # the axes are those of about so many rows, evenly spaced
 _FURTHEST, _STEPS = 8.0, 128  # half-width of the grid of log counts, and steps on either side
 
 
@@ -40,8 +41,8 @@ def stabilised(likelihood: CountLikelihood, logs: tf.Tensor, centre: tf.Tensor) 
     scale = tf.transpose(scale - scale[_STEPS])  # of each gene, at the grid's points
     place = tf.clip_by_value((logs - centre) / _FURTHEST, -1.0, 1.0) * _STEPS + _STEPS
     below = tf.minimum(tf.floor(place), 2.0 * _STEPS - 1.0)
-    index = tf.transpose(tf.cast(below, tf.int32))
-    low, high = (tf.transpose(tf.gather(scale, index + i, batch_dims=1)) for i in (0, 1))
+    index = tf.cast(below, tf.int32) + tf.range(tf.shape(scale)[0]) * tf.shape(scale)[1]
+    low, high = (tf.gather(tf.reshape(scale, [-1]), index + i) for i in (0, 1))
     return low + (place - below) * (high - low)
 
 
@@ -75,40 +76,39 @@ def places_embedded(
     N, P = means.shape[1], model.decoder.output_dim
     size = max(1, _BYTES // (8 * P))
 
-    def blocks() -> Iterator[tuple[slice, np.ndarray]]:
-        for start in range(0, N, size):
-            rows = slice(start, start + size)
+    def blocks(step: int) -> Iterator[np.ndarray]:
+        for start in range(0, N, size * step):
+            rows = slice(start, start + size * step, step)
             parts = [expected(v, tf.constant(m[rows])) for v, m in zip(samples, means, strict=True)]
-            yield rows, np.mean(parts, 0, dtype=float)
+            yield np.mean(parts, 0, dtype=float)
 
     return _principal_components(blocks, N, P)
 
 
 def _principal_components(
-    blocks: Callable[[], Iterator[tuple[slice, np.ndarray]]], N: int, P: int
+    blocks: Callable[[int], Iterator[np.ndarray]], N: int, P: int
 ) -> np.ndarray:
     """Return principal components [N, at most 16] of rows [N, P].
 
-    For many columns by a randomised range finder (Halko et al. 2011), which suits rows that are
-    decoded from few channels and so have low rank.
+    For many rows the axes are those of some 50,000. For many columns they come from a randomised
+    range finder (Halko et al. 2011), which suits rows that are decoded from few channels and so
+    have low rank.
 
-    :param blocks: iterates over blocks of rows; it is called several times.
+    :param blocks: function of a number n that iterates over blocks of every n-th row.
     """
-    centre = sum(values.sum(0) for _, values in blocks()) / N
+    step = max(1, N // _FOR_AXES)
+    centre = sum(values.sum(0) for values in blocks(step)) / len(range(0, N, step))
     basis = np.eye(P)
     if P > _EXACT_GENES:
         basis = np.random.default_rng(0).normal(size=(P, _SKETCH))
         for _ in range(2):
-            basis = sum((v - centre).T @ ((v - centre) @ basis) for _, v in blocks())
+            basis = sum((v - centre).T @ ((v - centre) @ basis) for v in blocks(step))
             basis, _ = np.linalg.qr(basis)
     covariance = np.zeros((basis.shape[1],) * 2)
-    for _, values in blocks():
+    for values in blocks(step):
         part = values - centre if P <= _EXACT_GENES else (values - centre) @ basis
         covariance += part.T @ part
     _, vectors = np.linalg.eigh(covariance)
     vectors = basis @ vectors[:, ::-1][:, :_COMPONENTS]
     vectors *= np.sign(vectors[np.abs(vectors).argmax(0), np.arange(vectors.shape[1])])
-    found = np.empty((N, vectors.shape[1]))
-    for rows, values in blocks():
-        found[rows] = (values - centre) @ vectors
-    return found
+    return np.concatenate([(values - centre) @ vectors for values in blocks(1)])

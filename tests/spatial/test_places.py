@@ -93,3 +93,19 @@ def test_components_of_many_genes_are_those_of_few(
     monkeypatch.setattr(places, "_BYTES", 8 * 24 * 64)
     found = places_embedded(posterior, means, 2)
     np.testing.assert_allclose(np.abs(found[:, :3]), np.abs(exact[:, :3]), atol=1e-2)
+
+
+def test_axes_of_many_cells_are_those_of_some(
+    fitted: tuple[Any, SpatialBAE], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Distances between all places by the axes of every other one, in blocks."""
+    posterior = fitted[1].posterior_
+    assert posterior is not None
+    means = posterior.latent_samples().mean
+    exact = places_embedded(posterior, means, 2)
+    monkeypatch.setattr(places, "_FOR_AXES", len(exact) // 2)
+    monkeypatch.setattr(places, "_BYTES", 8 * 24 * 50)
+    found = places_embedded(posterior, means, 2)
+    assert len(found) == len(exact)
+    apart = [np.linalg.norm(v[1:] - v[:-1], axis=1) for v in (found, exact)]
+    np.testing.assert_allclose(*apart, rtol=1e-3, atol=1e-4)
