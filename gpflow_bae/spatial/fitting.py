@@ -111,7 +111,7 @@ class _Fits:
         self._options: dict[str, Any] = {"progress": progress, "resume": resume}
         self._climb = PhasedFit(model, fitted_to, gaussian=gaussian, **self._options)
         self._settings = {
-            name: plan.settings(fitted_to.num_points, steps)
+            name: plan.settings(fitted_to.num_points, data[1].shape[1], steps)
             for name, steps in (("first", self._first), ("rest", self._rest))
             if steps
         }
@@ -144,7 +144,7 @@ class _Fits:
         posterior = inference.sample_amortized(
             self.model,
             self.everything,
-            self._plan.rounds(self.everything.num_points),
+            self._plan.rounds(*self.everything.Y.shape[-2:]),
             warm_start=None,
             seed=seed,
             out_dir=within("sampled"),

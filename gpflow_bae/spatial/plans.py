@@ -24,6 +24,7 @@ _MAX_FOR_MOMENTS = 20_000, 40_000_000  # largest numbers of cells and counts for
 _FEW_CELLS = 20_000
 _LEARNING_RATE = 1e-2  # initial learning rate of Adam
 SMALL_TISSUE = 2000  # largest number of cells without minibatches
+_MOST_IN_STEP = 8_000_000  # counts of a minibatch, and so its time and memory
 _LEAST_SPREAD = 0.1  # added to a gene's standard deviation of logarithms, a divisor
 
 
@@ -61,7 +62,8 @@ class SpatialPlan:
         would otherwise explain spatial variation too.
     :param num_inducing: inducing points of each slice; None for a quarter of its cells, and at most
         100.
-    :param batch_size: cells per step; None for all of up to 2000 cells, and 1000 for more.
+    :param batch_size: cells per step; None for all of up to 2000 cells, and 1000 for more, but at
+        most eight million counts: 300 cells of 26,000 genes.
     :param parameters: independent Gaussians, or a mode (``"point"``); None for Gaussians for up to
         20,000 cells, as those of more cells are narrow. For a mode with few cells omit the hidden
         layer (``NetworkPlan(decoder_units=None)``), which overfits them.
@@ -109,17 +111,20 @@ class SpatialPlan:
         }
         return cls(**values | parts)
 
-    def settings(self, num_cells: int, num_steps: int) -> inference.VariationalSettings:
+    def settings(
+        self, num_cells: int, num_genes: int, num_steps: int
+    ) -> inference.VariationalSettings:
         """Return the settings of the variational fit."""
         return inference.VariationalSettings(
             num_steps=num_steps,
             learning_rate=_LEARNING_RATE,
             final_learning_rate_fraction=0.05,
-            batch_size=self._batch_size(num_cells),
+            batch_size=self._batch_size(num_cells, num_genes),
         )
 
-    def _batch_size(self, num_cells: int) -> int | None:
-        size = self.batch_size or (num_cells if num_cells <= SMALL_TISSUE else 1000)
+    def _batch_size(self, num_cells: int, num_genes: int) -> int | None:
+        by_default = num_cells if num_cells <= SMALL_TISSUE else 1000
+        size = self.batch_size or min(by_default, max(1, _MOST_IN_STEP // num_genes))
         return None if size >= num_cells else size
 
     def of_restarts(self, num_cells: int) -> list[SpatialPlan]:
@@ -136,9 +141,10 @@ class SpatialPlan:
             return num_cells <= _FEW_CELLS
         return self.parameters == "gaussian"
 
-    def rounds(self, num_cells: int) -> inference.AmortizedSettings:
+    def rounds(self, num_cells: int, num_genes: int) -> inference.AmortizedSettings:
         """Return the settings of chains of the parameters."""
-        return dataclasses.replace(self.sampling, batch_size=self._batch_size(num_cells))
+        batch_size = self._batch_size(num_cells, num_genes)
+        return dataclasses.replace(self.sampling, batch_size=batch_size)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -192,3 +192,14 @@ def test_parameters_have_distributions(method: Any, monkeypatch: pytest.MonkeyPa
     assert 0.2 < np.median(ratio) < 5.0
     assert np.isfinite(model.log_density(adata)).all()
     assert ("temperatures" in adata.uns["gpbae"]) == (method == "sampled")
+
+
+def test_minibatches_by_the_numbers_of_cells_and_genes() -> None:
+    """All of few cells; else a thousand, or as many as have eight million counts."""
+    plan = SpatialPlan()
+    sizes = [
+        plan.settings(cells, genes, 10).batch_size
+        for cells, genes in ((1500, 170), (5000, 170), (39_000, 26_000), (1500, 26_000))
+    ]
+    assert sizes == [None, 1000, 307, 307]
+    assert dataclasses.replace(plan, batch_size=600).rounds(39_000, 26_000).batch_size == 600
