@@ -28,6 +28,7 @@ __all__ = [
 _INTERVAL = [0.05, 0.95]
 _BYTES = 64 * 2**20  # bytes of expected counts in memory at a time
 _MOST_CELLS = 2000  # cells of a group; more would hardly change the result
+_MOST_COUNTS = 20_000_000  # and counts of their genes, by which time and memory grow
 
 
 def groups_of(
@@ -86,12 +87,13 @@ def check_not_apart(
         )
 
 
-def some_rows(rows: np.ndarray, seed: int) -> np.ndarray:
-    """Draw at most ``_MOST_CELLS`` of the rows at random, in their order."""
-    if len(rows) <= _MOST_CELLS:
+def some_rows(rows: np.ndarray, num_genes: int, seed: int) -> np.ndarray:
+    """Draw at most 2000 of the rows at random, fewer for above 10,000 genes, in their order."""
+    most = min(_MOST_CELLS, max(1, _MOST_COUNTS // num_genes))
+    if len(rows) <= most:
         return rows
     rng = np.random.default_rng([seed, 0xDE])
-    return np.sort(rng.choice(rows, _MOST_CELLS, replace=False))
+    return np.sort(rng.choice(rows, most, replace=False))
 
 
 def _map_draws(

@@ -377,7 +377,7 @@ class SpatialBAE(FittedCells):
         for name in ("slice_key", "batch_key"):
             check_not_apart(adata, chosen, groupby, name, getattr(self, name))
         groups = [rows[v] for v in chosen]
-        groups = [some_rows(np.sort(v), self.seed) for v in groups]
+        groups = [some_rows(np.sort(v), len(self.genes_), self.seed) for v in groups]
         K = self._fitted.covariates.number
         means = between_groups(self._posterior(), groups, num_draws, self.seed, K)
         return table_of_groups(self.genes_, *means, delta, fdr)
@@ -398,7 +398,7 @@ class SpatialBAE(FittedCells):
         if not self.num_spatial:
             raise ValueError("num_spatial is 0: the fit has no channels that vary over space.")
         posterior = self._posterior()
-        rows = some_rows(np.arange(posterior.num_points), self.seed)
+        rows = some_rows(np.arange(posterior.num_points), len(self.genes_), self.seed)
         K = self._fitted.covariates.number
         found = over_space(posterior, rows, self.num_spatial, num_draws, self.seed, K)
         return table_of_space(self.genes_, found)

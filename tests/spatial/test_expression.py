@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from gpflow_bae.spatial import NetworkPlan, SpatialBAE, SpatialPlan
-from gpflow_bae.spatial.expression import between_groups, false_discoveries, over_space
+from gpflow_bae.spatial.expression import (
+    between_groups,
+    false_discoveries,
+    over_space,
+    some_rows,
+)
 from tests.spatial.tissues import Made, made
 
 QUICK: dict[str, Any] = {"num_spatial": 2, "num_cell": 2, "num_steps": 400, "progress": False}
@@ -152,3 +157,13 @@ def test_what_is_refused(tissue: Made, fitted: SpatialBAE) -> None:
     with pytest.raises(ValueError, match="no channels that vary over space"):
         other = SpatialBAE(0, 2, num_steps=10, progress=False, plan=PLAN).fit(made(40).adata)
         other.spatial_genes()
+
+
+def test_cells_that_are_compared_are_fewer_for_many_genes() -> None:
+    """2000 of a group, or as many as have twenty million counts, and all of a small one."""
+    rows = np.arange(100, 6100)
+    sizes = [len(some_rows(rows, genes, 0)) for genes in (10, 10_000, 40_000)]
+    assert sizes == [2000, 2000, 500]
+    chosen = some_rows(rows, 40_000, 0)
+    assert len(set(chosen)) == 500 and (np.diff(chosen) > 0).all() and set(chosen) <= set(rows)
+    np.testing.assert_array_equal(some_rows(rows[:400], 40_000, 0), rows[:400])
