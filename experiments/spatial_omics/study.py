@@ -30,7 +30,7 @@ _DELTA, _FDR = 0.25, 0.05  # base 2 logarithms that count, and false ones among 
 _LEAST_SD = 0.1  # standard deviation over places of log rates that counts
 _MORAN_NEIGHBOURS = (6, 25)
 _MOST_DENOISED = 100_000_000  # counts of larger tissues have no layers of expected ones
-_DRAWN = 100_000_000  # counts that are drawn together
+_DRAWN = 100_000_000  # draws of counts that coverage is of, at most
 _DRAWS = 200
 
 
@@ -271,19 +271,19 @@ def _at_places(model: SpatialBAE, test: Any) -> dict[str, float]:
     at = (test.obsm["spatial"], sizes, slices, batches)
     found = model.predict(*at)
     inside = (found.lower <= counts) & (counts <= found.upper)
-    covered = []
-    at_once = max(1, _DRAWN // (_DRAWS * counts.shape[1]))
-    for start in range(0, len(counts), at_once):
-        rows = slice(start, start + at_once)
-        some = (at[0][rows], sizes[rows], None if slices is None else slices[rows])
-        of_some = {name: values[rows] for name, values in batches.items()} if batches else None
-        draws = model.sample(*some, of_some, num_samples=_DRAWS)
-        score = scores.randomised_coverage(counts[rows], draws, 0.9, start)
-        covered.append(score * len(draws[0]))
+    some = slice(0, max(1, _DRAWN // (_DRAWS * counts.shape[1])))
+    of_some = {name: values[some] for name, values in batches.items()} if batches else None
+    draws = model.sample(
+        at[0][some],
+        sizes[some],
+        None if slices is None else slices[some],
+        of_some,
+        num_samples=_DRAWS,
+    )
     density = model.log_density(test, hidden=False)
     return {
         "log_density": float(density.mean()),
-        "coverage_90": float(np.sum(covered) / len(counts)),
+        "coverage_90": scores.randomised_coverage(counts[some], draws, 0.9, 0),
         "coverage_90_whole": float(inside.mean()),
         **scores.of_means(counts, found.mean, sizes),
     }

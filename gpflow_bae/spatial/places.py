@@ -79,8 +79,10 @@ def places_embedded(
     def blocks(step: int) -> Iterator[np.ndarray]:
         for start in range(0, N, size * step):
             rows = slice(start, start + size * step, step)
-            parts = [expected(v, tf.constant(m[rows])) for v, m in zip(samples, means, strict=True)]
-            yield np.mean(parts, 0, dtype=float)
+            total: Any = 0.0
+            for values, mean in zip(samples, means, strict=True):
+                total += expected(values, tf.constant(mean[rows])).numpy().astype(float)
+            yield total / len(samples)
 
     return _principal_components(blocks, N, P)
 
