@@ -19,7 +19,7 @@ _BYTES = 16 * 2**20  # bytes of expected counts in memory at a time
 _COMPONENTS = 16
 _EXACT_GENES = 2048  # up to this many genes the covariance is decomposed exactly
 _SKETCH = 64  # dimension of the random subspace for more genes
-_FOR_AXES = 50_000  # the axes are those of about so many rows, evenly spaced
+_FOR_AXES = 100_000_000  # entries of the evenly spaced rows that the axes are of
 _FURTHEST, _STEPS = 8.0, 128  # half-width of the grid of log counts, and steps on either side
 
 
@@ -92,13 +92,13 @@ def _principal_components(
 ) -> np.ndarray:
     """Return principal components [N, at most 16] of rows [N, P].
 
-    For many rows the axes are those of some 50,000. For many columns they come from a randomised
+    Axes are those of some of the rows, if these are many. For many columns they come from a randomised
     range finder (Halko et al. 2011), which suits rows that are decoded from few channels and so
     have low rank.
 
     :param blocks: function of a number n that iterates over blocks of every n-th row.
     """
-    step = max(1, N // _FOR_AXES)
+    step = max(1, N * P // _FOR_AXES)
     centre = sum(values.sum(0) for values in blocks(step)) / len(range(0, N, step))
     basis = np.eye(P)
     if P > _EXACT_GENES:
