@@ -92,9 +92,9 @@ def _principal_components(
 ) -> np.ndarray:
     """Return principal components [N, at most 16] of rows [N, P].
 
-    Axes are those of some of the rows, if these are many. For many columns they come from a randomised
-    range finder (Halko et al. 2011), which suits rows that are decoded from few channels and so
-    have low rank.
+    Axes are those of some of the rows, if these are many. For many columns they come from a
+    randomised range finder (Halko et al. 2011), which suits rows that are decoded from few channels
+    and so have low rank.
 
     :param blocks: function of a number n that iterates over blocks of every n-th row.
     """
