@@ -27,6 +27,7 @@ REGIONS_OR_GENES = ["niche_pca", "rank_sums", "moran"]
 MODELS = ["spatial_bae", "svgp_vae", "nsf", "neighbours", "gene_mean"]
 _FACTORS = 10  # as many as a spatial_bae has channels
 _STEPS = {"quick": 150, "paper": None}
+_FEW_CELLS = 20_000
 
 
 def define_flags() -> None:
@@ -54,7 +55,10 @@ def define_flags() -> None:
         "method", "variational", ["variational", "sampled"], "How parameters are found."
     )
     flags.DEFINE_enum(
-        "parameters", "gaussian", ["gaussian", "point"], "Of variational fits, or a mode alone."
+        "parameters",
+        None,
+        ["gaussian", "point"],
+        "Of variational fits, or a mode alone; by default Gaussians of up to 20,000 cells.",
     )
     flags.DEFINE_integer("decoder_units", 16, "Of its hidden layer; 0 for none.", 0)
     flags.DEFINE_integer("batch_size", None, "Cells of a step.", 1)
@@ -113,6 +117,8 @@ def _plan(model: str) -> Any:
         "batch_size",
         "num_restarts",
     )
+    if chosen["parameters"] is None:  # as in the library; real tissues here have few cells
+        chosen["parameters"] = "gaussian" if FLAGS.cells <= _FEW_CELLS else "point"
     networks = NetworkPlan(
         decoder_units=FLAGS.decoder_units or None, weight_scale=FLAGS.weight_scale
     )
