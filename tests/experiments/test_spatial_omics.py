@@ -15,6 +15,7 @@ pytest.importorskip("anndata", reason="anndata is not installed (extra spatial)"
 
 from experiments.spatial_omics import __main__ as command
 from experiments.spatial_omics import alignment, baselines, data, factors, scores, study
+from experiments.spatial_omics import made as made_tissue
 from tests.experiments.commands import call
 from tests.spatial.tissues import made
 
@@ -189,6 +190,22 @@ def test_made_tissues_and_discoveries(tmp_path: pathlib.Path) -> None:
     assert scored == {"discoveries": 2.0, "false_discoveries": 0.5, "power": 0.5}
 
 
+def test_tissues_of_many_genes_are_made_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells count some 500 whatever the number of genes, and what they count follows the truth."""
+    monkeypatch.setattr(made_tissue, "_AT_ONCE", 300_000)
+    monkeypatch.setattr(made_tissue, "_POPULATION", 3000)
+    adata = made_tissue.made(0, num_cells=900, num_genes=1000)
+    counts = adata.X.toarray()
+    assert "true_rate" not in adata.layers and counts.shape == (900, 1000)
+    assert np.median(counts.sum(1)) == pytest.approx(500.0, rel=0.25)
+    shares = counts / counts.sum(1, keepdims=True)
+    first = (adata.obs["domain"] == "layer 1").to_numpy()
+    found = np.log2((shares[first].mean(0) + 1e-6) / (shares[~first].mean(0) + 1e-6))
+    often = counts.sum(0) > 300
+    assert np.corrcoef(found[often], adata.var["true_lfc"].to_numpy()[often])[0, 1] > 0.9
+    assert "true_rate" in made_tissue.made(0, num_cells=200, num_genes=12).layers
+
+
 def test_embeddings_are_compared_as_they_may_turn() -> None:
     """A turned and mirrored one is the same; with as much noise they agree to 0.5 ** 0.5."""
     rng = np.random.default_rng(3)
@@ -221,7 +238,7 @@ def test_the_command_of_alignment(
 def test_ours_runs(small: None, tmp_path: pathlib.Path) -> None:
     flags = ("--num_steps=20", "--num_spatial=2", "--num_cell=1", "--hide_counts")
     found = call(command.STUDY, tmp_path, *flags)
-    assert found["variant"] == "starmap BZ9 num_spatial=2 num_cell=1 counts hidden"
+    assert found["variant"] == "starmap BZ9 num_spatial=2 num_cell=1 num_steps=20 counts hidden"
     assert {"log_density", "log_density_hidden", "adjusted_rand"} <= set(found["metrics"])
     for name in ("domains", "gene", "loss"):
         assert (tmp_path / f"{name}.png").exists()
