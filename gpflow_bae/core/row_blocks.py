@@ -16,7 +16,7 @@ ROWS = 16_384
 
 _LEAST_ROWS = 256
 # Values of a block. The system clears the memory of much larger arrays whenever one is made, which
-# took half of the time for thousands of columns.
+# took a third of the time for thousands of columns.
 _VALUES = 2**22
 _MOST_THREADS = 8
 
