@@ -25,6 +25,7 @@ from ..mcmc.noise import standard_noise
 from ..models import Autoencoder
 from ..models.gpflow_interface import gaussian_draws
 from .given import Data
+from .sample_loop import log_add_exp
 
 __all__ = [
     "code_draws",
@@ -242,16 +243,21 @@ def log_density_of(
     bound = model.bind(values, encoder_values or None)
     draws = gaussian_draws(*_code_moments(bound, moments, add_code_noise), num_codes, False, seed)
 
-    def of_draw(codes: tf.Tensor) -> tf.Tensor:
+    def of_draw(i: tf.Tensor | int) -> tf.Tensor:
+        codes = draws[i][None]
         if of_cells:
-            return bound.log_prob_of_cells(X, codes[None], Y)[0]
-        return bound.log_prob_of_draws(X, codes[None], Y, mask)[0]
+            found = bound.log_prob_of_cells(X, codes, Y)[0]
+        else:
+            found = bound.log_prob_of_draws(X, codes, Y, mask)[0]
+        return tf.cast(found, gpflow.default_float())
 
-    # Sequential, because activations of the decoder for all draws may exceed memory.
-    found = tf.map_fn(
-        of_draw, draws, fn_output_signature=gpflow.default_float(), parallel_iterations=1
-    )
-    return tf.reduce_logsumexp(found, 0) - np.log(num_codes)
+    def add(i: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return i + 1, log_add_exp(total, of_draw(i))
+
+    # Sequential, because activations or densities of all draws may exceed memory.
+    loop = (tf.constant(1), of_draw(0))
+    total = tf.while_loop(lambda i, _: i < num_codes, add, loop, parallel_iterations=1)[1]
+    return total - np.log(num_codes)
 
 
 def _code_moments(

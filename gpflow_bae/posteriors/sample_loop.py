@@ -12,7 +12,15 @@ import tensorflow as tf
 from ..core.tracing import compiled
 from ..data.memory import check_bytes
 
-__all__ = ["ALL", "MEMORY_PER_CALL", "ChainAfterChain", "SampleLoop", "blocks", "chain_after_chain"]
+__all__ = [
+    "ALL",
+    "MEMORY_PER_CALL",
+    "ChainAfterChain",
+    "SampleLoop",
+    "blocks",
+    "chain_after_chain",
+    "log_add_exp",
+]
 
 # Bytes of samples and results that one compiled call holds on the device. Intermediates of one
 # sample come on top; the loop is sequential, so they do not grow with the number of samples.
@@ -131,7 +139,7 @@ class SampleLoop:
         :param start: initial values with the shapes and types of the results: minus infinity, or
             the log-sum-exp over earlier samples.
         """
-        return self._fold(_log_add_exp, start, samples, shared, options)
+        return self._fold(log_add_exp, start, samples, shared, options)
 
     def _fold(self, join: Any, start: Any, samples: Any, shared: Any, options: Any) -> Any:
         total = tf.nest.map_structure(tf.constant, start)
@@ -166,7 +174,8 @@ class SampleLoop:
         return tf.while_loop(lambda i, _: i < count, body, start, parallel_iterations=1)[1]
 
 
-def _log_add_exp(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+def log_add_exp(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    """Return log(exp(one) + exp(other)), of minus infinities too."""
     return tf.reduce_logsumexp(tf.stack([one, other]), 0)
 
 

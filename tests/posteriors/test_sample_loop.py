@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
+import pathlib
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from scipy import special, stats
 
+from gpflow_bae import likelihoods, models
+from gpflow_bae.data import prepare_data
 from gpflow_bae.mcmc.noise import split, standard_noise
 from gpflow_bae.posteriors import LatentSamples, Posterior, sample_loop
 from tests.posteriors import small
@@ -241,3 +246,29 @@ def test_a_loop_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(traced) == 3
     nothing = np.full(7, -np.inf)  # a density of zero under every sample
     assert loop.log_sum_exp((nothing,), start=np.array(-np.inf)) == -np.inf
+
+
+def test_densities_of_cells_do_not_hold_all_draws() -> None:
+    """200 draws of 300,000 cells would be 480 MB; a draw and the sum over draws are few of 2.4."""
+    status, reset = pathlib.Path("/proc/self/status"), pathlib.Path("/proc/self/clear_refs")
+    if not os.access(reset, os.W_OK):
+        pytest.skip("the peak of memory is read from Linux's /proc")
+    rng = np.random.default_rng(0)
+    network = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3000)])
+    encoder = keras.Sequential([keras.Input((3000,)), keras.layers.Dense(4)])
+    model = models.VAE(network, encoder, likelihoods.Gaussian(), 2)
+    Y = rng.normal(size=(100, 3000)).astype(np.float32)
+    posterior = Posterior.from_point(model, prepare_data(model, (None, Y)))
+
+    def score(num_codes: int) -> None:
+        found = posterior.predict_cell_log_density((None, Y), num_codes=num_codes)
+        assert found.shape == Y.shape and np.isfinite(found).all()
+
+    def peak() -> float:
+        return float(status.read_text().split("VmHWM:")[1].split()[0]) / 2**10  # megabytes
+
+    score(2)
+    reset.write_text("5")
+    before = peak()
+    score(200)
+    assert peak() - before < 200.0
