@@ -27,7 +27,6 @@ REGIONS_OR_GENES = ["niche_pca", "rank_sums", "moran"]
 MODELS = ["spatial_bae", "svgp_vae", "nsf", "neighbours", "gene_mean"]
 _FACTORS = 10  # as many as a spatial_bae has channels
 _STEPS = {"quick": 150, "paper": None}
-_FEW_CELLS = 20_000
 
 
 def define_flags() -> None:
@@ -117,8 +116,9 @@ def _plan(model: str) -> Any:
         "batch_size",
         "num_restarts",
     )
-    if chosen["parameters"] is None:  # as in the library; real tissues here have few cells
-        chosen["parameters"] = "gaussian" if FLAGS.cells <= _FEW_CELLS else "point"
+    if chosen["parameters"] is None:  # as the library decides; real tissues here have few cells
+        is_gaussian = SpatialPlan().has_gaussian_parameters(FLAGS.cells)
+        chosen["parameters"] = "gaussian" if is_gaussian else "point"
     networks = NetworkPlan(
         decoder_units=FLAGS.decoder_units or None, weight_scale=FLAGS.weight_scale
     )

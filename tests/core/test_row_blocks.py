@@ -19,8 +19,13 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_blocks, "ROWS", 8)
 
 
-def test_rows_and_sums() -> None:
+@pytest.mark.parametrize("values_of_block", [2**22, 12])
+def test_rows_and_sums(values_of_block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In blocks of eight rows, and of four where wide values allow no more."""
+    monkeypatch.setattr(row_blocks, "_VALUES", values_of_block)
+    monkeypatch.setattr(row_blocks, "_LEAST_ROWS", 2)
     values = np.random.default_rng(0).normal(size=(2, 20, 3))
+    assert row_blocks._rows_of_block([values, None]) == (8 if values_of_block > 12 else 4)
     assert row_blocks.are_many(values) and not row_blocks.are_many(values[:, :8])
 
     @tf.function(autograph=False)

@@ -103,8 +103,9 @@ def test_axes_of_many_cells_are_those_of_some(
     assert posterior is not None
     means = posterior.latent_samples().mean
     exact = places_embedded(posterior, means, 2)
-    monkeypatch.setattr(places, "_FOR_AXES", len(exact) * 24 // 2)
-    monkeypatch.setattr(places, "_BYTES", 8 * 24 * 50)
+    genes = posterior.model.decoder.output_dim
+    monkeypatch.setattr(places, "_FOR_AXES", len(exact) * genes // 2)
+    monkeypatch.setattr(places, "_BYTES", 8 * genes * 50)
     found = places_embedded(posterior, means, 2)
     assert len(found) == len(exact)
     apart = [np.linalg.norm(v[1:] - v[:-1], axis=1) for v in (found, exact)]
