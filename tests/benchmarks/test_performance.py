@@ -10,6 +10,8 @@ import pytest
 
 from benchmarks.common import machine, report, timing
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
 
 def test_variants_take_turns_and_the_first_calls_are_not_timed() -> None:
     calls: list[str] = []
@@ -131,3 +133,9 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
     assert "| ball | torch 2 | 1.5 (1.25 to 2) |" in page
     assert "| points | 10: 2, 1,000: 2 | 0.00 |" in page
     assert "by the number of points: 1,000: 1.2." in page
+
+
+def test_pages_of_the_project_are_what_the_command_writes(tmp_path: pathlib.Path) -> None:
+    report.write_page(tmp_path / "performance.md", ROOT / "docs" / "results")
+    for name in ("performance.md", "performance_tables.md"):
+        assert (tmp_path / name).read_text() == (ROOT / "docs" / name).read_text()
