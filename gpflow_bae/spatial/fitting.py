@@ -21,7 +21,7 @@ from .held_out import HeldOut, held_back
 from .networks import cell_loadings
 from .plans import SpatialPlan
 
-__all__ = ["FoundFit", "fitted_posterior"]
+__all__ = ["FoundFit", "check_descended", "fitted_posterior"]
 
 
 class FoundFit(NamedTuple):
@@ -69,6 +69,20 @@ def fitted_posterior(
         return found[0]
     bank = Bank.pool(*(each.posterior.bank for each in found))
     return found[0]._replace(posterior=Posterior(fits.model, bank, fits.everything))
+
+
+def check_descended(losses: np.ndarray) -> None:
+    """Check that a fit ended no higher than it began; its losses are not negative.
+
+    :param losses: mean losses of blocks of steps.
+    :raises FloatingPointError: if it ended more than a tenth higher.
+    """
+    if len(losses) and losses[-1] > 1.1 * losses[0]:
+        raise FloatingPointError(
+            f"The fit diverged: its loss per cell rose from {losses[0]:.4g} to {losses[-1]:.4g}. "
+            "Nothing was written. Try another seed, or leave out genes and cells whose counts are "
+            "far above those of all others."
+        )
 
 
 class _Fits:
@@ -139,6 +153,7 @@ class _Fits:
             scores = np.array(held.scores)
         draws = climb.finish(self._plan.num_draws)
         trace = np.concatenate(losses)
+        check_descended(trace)
         if not self._sampled:
             return FoundFit(Posterior.from_point(self.model, self.everything, draws), trace, scores)
         posterior = inference.sample_amortized(

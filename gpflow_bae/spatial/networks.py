@@ -12,6 +12,7 @@ from gpflow import Parameter
 __all__ = ["LogCounts", "cell_loadings", "count_encoder", "rate_decoder"]
 
 _CELLS = "cells"  # name of a layer
+_MANY_GENES = 400  # above this number inputs of the encoder are scaled down
 
 
 @keras.saving.register_keras_serializable("gpflow_bae")
@@ -22,12 +23,16 @@ class LogCounts(keras.layers.Layer):
     standardised logarithms and the features.
     """
 
-    def __init__(self, mean: list[float], spread: list[float], **kwargs: object):
+    def __init__(
+        self, mean: list[float], spread: list[float], gain: float = 1.0, **kwargs: object
+    ):
         """
         :param mean, spread: mean and standard deviation of each gene's logarithms [P].
+        :param gain: factor of the outputs.
         """
         super().__init__(**kwargs)
         self.mean, self.spread = list(map(float, mean)), list(map(float, spread))
+        self.gain = float(gain)
 
     def call(self, values: tf.Tensor) -> tf.Tensor:
         """Map [rows, 2 (P + F)] to [rows, P + F]."""
@@ -36,7 +41,7 @@ class LogCounts(keras.layers.Layer):
         counts, features = both[:, :number], both[:, number:]
         logs = tf.math.log1p(counts * tf.exp(-features[:, :1]))
         standard = (logs - tf.constant(self.mean)) / tf.constant(self.spread)
-        return tf.concat([standard * mask[:, :number], features], -1)
+        return tf.concat([self.gain * standard * mask[:, :number], features], -1)
 
     def compute_output_shape(self, shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         """Return half the width."""
@@ -44,7 +49,11 @@ class LogCounts(keras.layers.Layer):
 
     def get_config(self) -> dict[str, object]:
         """Return the constructor's arguments."""
-        return super().get_config() | {"mean": self.mean, "spread": self.spread}
+        return super().get_config() | {
+            "mean": self.mean,
+            "spread": self.spread,
+            "gain": self.gain,
+        }
 
 
 def count_encoder(
@@ -54,10 +63,14 @@ def count_encoder(
 
     :param mean, spread: as in :class:`LogCounts`.
     """
+    # A step of Adam changes all weights alike, and so a unit by as much as it has inputs: without
+    # this, those of thousands of genes would jump, and codes stay uninformed, or diverge.
+    gain = min(1.0, _MANY_GENES / len(mean))
     inputs = keras.Input((2 * (len(mean) + num_features),))
-    hidden = LogCounts(mean.tolist(), spread.tolist())(inputs)
-    for _ in range(2):
-        hidden = keras.layers.Dense(units, activation="elu")(hidden)
+    hidden = LogCounts(mean.tolist(), spread.tolist(), gain)(inputs)
+    for scale in (gain**-2, 1.0):
+        initial = keras.initializers.VarianceScaling(scale, "fan_avg", "uniform")
+        hidden = keras.layers.Dense(units, activation="elu", kernel_initializer=initial)(hidden)
     return keras.Model(inputs, keras.layers.Dense(2 * latent_dim)(hidden))
 
 

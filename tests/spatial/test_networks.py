@@ -1,4 +1,4 @@
-"""The decoder of rates: what each kind of channel does to it."""
+"""The decoder of rates: what each kind of channel does to it. The encoder of many genes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpflow_bae import decoders
-from gpflow_bae.spatial.networks import cell_loadings, rate_decoder
+from gpflow_bae.spatial.networks import cell_loadings, count_encoder, rate_decoder
 
 RATES = np.array([0.5, 2.0, 8.0, 1.0])
 SPACE, CELL, FEATURES = 3, 2, 1
@@ -74,3 +74,21 @@ def test_rates_start_at_the_genes_own() -> None:
     """With codes at zero, and but for small weights of the features."""
     found = decoder(5)(np.zeros((1, SPACE + CELL)), np.zeros((1, FEATURES)))
     np.testing.assert_allclose(found, np.log(RATES)[None], atol=1e-6)
+
+
+def test_units_of_the_encoder_move_as_far_whatever_the_number_of_genes() -> None:
+    """At the start, and in a step of Adam, which changes each weight by the learning rate."""
+    rng = np.random.default_rng(0)
+    spreads, steps = [], []
+    for number in (400, 20_000):
+        counts = rng.poisson(1.0, (50, number)).astype(np.float32)
+        means = np.full(number, np.log1p(counts).mean())
+        network = count_encoder(means, np.ones(number), FEATURES, 2, 64)
+        values = np.concatenate([counts, np.zeros((50, 1)), np.ones((50, number + 1))], 1)
+        _, logs, first, *_ = network.layers
+        seen = logs(values.astype(np.float32)).numpy()
+        spreads.append(np.std(seen @ first.kernel.numpy()))
+        steps.append(0.01 * np.abs(seen).sum(1).mean())
+    # The variance of initial weights is 2 / (inputs + 64).
+    assert spreads[1] / spreads[0] == pytest.approx((464 / 400) ** 0.5, rel=0.1)
+    assert steps[1] / steps[0] == pytest.approx(1.0, rel=0.05)

@@ -13,6 +13,7 @@ __all__ = ["Chances"]
 
 _SHARPNESS = np.arange(0.1, 1.55, 0.05)  # values that are tried
 _LEAST = 1e-4  # probability, and variance of a standardised cell
+_MOST_ODDS = float(logit(1.0 - _LEAST))  # in logarithms
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +59,9 @@ class Chances:
     ) -> Chances:
         """The sharpness with the least logarithmic score of hidden cells.
 
+        Their probabilities are limited as those of filled cells are: the only cell of a category,
+        which is improbable under any, may not decide.
+
         :param cells: means, variances and true values [T, N, P], standardised, and which cells were
             hidden, Booleans; of each of several trials.
         """
@@ -68,6 +72,7 @@ class Chances:
                 sign = np.where(truth[..., p][own] > 0.0, 1.0, -1.0)
                 for i, sharpness in enumerate(_SHARPNESS):
                     odds = self._logits(mean[..., p][own], variance[..., p][own], p, sharpness)
+                    odds = np.clip(odds, -_MOST_ODDS, _MOST_ODDS)
                     losses[i] += np.logaddexp(0.0, -sign * odds).sum()
         best = float(_SHARPNESS[np.argmin(losses)]) if losses.any() else 1.0
         return dataclasses.replace(self, sharpness=best)

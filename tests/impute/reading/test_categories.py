@@ -91,9 +91,11 @@ def test_sharpness_is_that_of_the_cells() -> None:
     chance = rate + np.sqrt(rate * (1 - rate)) * half.moments(mean, variance)[0]
     truth = np.where(rng.random(mean.shape) < chance, 1.0, -1.0)
     hidden = np.ones(mean.shape, dtype=bool)
-    assert Chances(rate).fit([(mean, variance, truth, hidden)]).sharpness == pytest.approx(
-        0.5, abs=0.11
-    )
+    found = Chances(rate).fit([(mean, variance, truth, hidden)]).sharpness
+    assert found == pytest.approx(0.5, abs=0.11)
+    # Nor is it that of a single cell that no sharpness could predict.
+    mean[0, 0], variance[0, 0], truth[0, 0] = -20.0, 0.01, 1.0
+    assert Chances(rate).fit([(mean, variance, truth, hidden)]).sharpness == found
 
 
 def test_categories_help_and_other_text_stays(tmp_path: pathlib.Path) -> None:
