@@ -23,9 +23,7 @@ class LogCounts(keras.layers.Layer):
     standardised logarithms and the features.
     """
 
-    def __init__(
-        self, mean: list[float], spread: list[float], gain: float = 1.0, **kwargs: object
-    ):
+    def __init__(self, mean: list[float], spread: list[float], gain: float = 1.0, **kwargs: object):
         """
         :param mean, spread: mean and standard deviation of each gene's logarithms [P].
         :param gain: factor of the outputs.

@@ -200,7 +200,13 @@ def test_minibatches_by_the_numbers_of_cells_and_genes() -> None:
     plan = SpatialPlan()
     sizes = [
         plan.settings(cells, genes, 10).batch_size
-        for cells, genes in ((500, 170), (1500, 170), (39_000, 170), (39_000, 26_000), (501, 26_000))
+        for cells, genes in (
+            (500, 170),
+            (1500, 170),
+            (39_000, 170),
+            (39_000, 26_000),
+            (501, 26_000),
+        )
     ]
     assert sizes == [None, 500, 1000, 307, 307]
     assert dataclasses.replace(plan, batch_size=600).rounds(39_000, 26_000).batch_size == 600
