@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,12 +14,26 @@ from .indicators import Indicator
 from .problems import Problems
 from .table_format import TableFormat
 
-__all__ = ["are_categories", "fill_categories", "read_categories"]
+__all__ = ["Categories", "are_categories", "fill_categories", "read_categories"]
 
 _MOST = 50  # categories of a column that models see; cells of others have none of these
 _FREE = 0.5  # categories for each observed cell, above which text is no column of categories
 _FEW = 5  # categories that may be as rare as that in a column that is mostly observed
+_ENOUGH = 20  # observed cells from which a category of a single one is named
 _NUMBER = re.compile("[<>≤≥+\N{MINUS SIGN}-]?=?\\s*[.,]?\\d.*")
+
+
+class Categories(NamedTuple):
+    """A column of categories, as models see it.
+
+    * columns: zeros and ones [rows] of each category, NaN where missing or unknown.
+    * unknown [rows]: which cells hold what is no category of the fit, Booleans.
+    * notes: notes for the user, in sentences.
+    """
+
+    columns: dict[Indicator, np.ndarray]
+    unknown: np.ndarray
+    notes: tuple[str, ...] = ()
 
 
 def are_categories(cells: Cells) -> bool:
@@ -45,11 +59,11 @@ def read_categories(
     fitted: Sequence[Indicator] | None = None,
     *,
     said: bool = False,
-) -> dict[Indicator, np.ndarray]:
-    """Columns of zeros and ones [rows], NaN where missing: one for each category.
+) -> Categories:
+    """Read a column as columns of zeros and ones, one for each category.
 
-    True and False make one column. Beside the fifty most frequent categories, and those of the fit,
-    a cell of another one has none.
+    True and False make one column. Beside the fifty most frequent categories, a cell of another one
+    has none. What an earlier fit with fewer has not seen is unknown to it.
 
     :param filled: whether missing cells are to be filled.
     :param fitted: columns of the table of an earlier fit.
@@ -57,7 +71,7 @@ def read_categories(
     """
     name, text, missing = cells.name, cells.text, cells.missing
     lower = text.str.lower()
-    known = text[~missing]
+    known, unknown = text[~missing], np.zeros(len(text), dtype=bool)
     truths = set(lower[~missing].unique()) <= {"true", "false"} and len(known) > 0
     if fitted is not None:
         levels = [indicator.level for indicator in fitted]
@@ -74,15 +88,58 @@ def read_categories(
                 "cells, which is no column of categories",
                 "Leave it out of the outputs: columns that are not named stay as they are.",
             )
-            return {}
+            return Categories({}, unknown)
         order = sorted(counts.index, key=lambda level: (-counts[level], level))
         levels = sorted(order[:_MOST])
     shown = lower if truths else text
+    if fitted is None:
+        notes = () if truths else _notes(cells, problems)
+    elif truths or len(levels) < _MOST:
+        unknown = ~(missing | shown.isin(["true", "false"] if truths else levels).to_numpy())
+        notes = _unknown(cells, unknown, problems)
+    else:
+        notes = ()
     found = {}
     for level in levels:
         ones = (shown == ("true" if truths else level)).to_numpy(dtype=float)
-        found[Indicator(name, level, filled)] = np.where(missing, np.nan, ones)
-    return found
+        found[Indicator(name, level, filled)] = np.where(missing | unknown, np.nan, ones)
+    return Categories(found, unknown, notes)
+
+
+def _notes(cells: Cells, problems: Problems) -> tuple[str, ...]:
+    """Notes on spellings that are read as one, and on categories that may be misspelt."""
+    known = cells.text[~cells.missing]
+    notes = []
+    for level, spellings in cells.column[~cells.missing].groupby(known.to_numpy(), sort=True):
+        different = sorted({cell for cell in spellings if isinstance(cell, str)})
+        if len(different) > 1:
+            shown = ", ".join(map(repr, different))
+            notes.append(f"Column {cells.name!r}: {shown} are read as {level!r}.")
+    counts = known.value_counts()
+    single = sorted(counts.index[counts == 1], key=str)
+    if single and len(known) >= _ENOUGH and len(single) <= min(_FEW, len(counts) - 1):
+        rows = [int(np.flatnonzero((cells.text == level).to_numpy())[0]) for level in single]
+        pairs = zip(single, map(problems.place, rows), strict=True)
+        shown = ", ".join(f"{level!r} ({place})" for level, place in pairs)
+        notes.append(
+            f"Column {cells.name!r} has categories of a single cell: {shown}. Correct them if they "
+            "are misspelt."
+        )
+    return tuple(notes)
+
+
+def _unknown(cells: Cells, unknown: np.ndarray, problems: Problems) -> tuple[str, ...]:
+    """A note on cells that hold no category of the fit."""
+    rows = np.flatnonzero(unknown)
+    if not len(rows):
+        return ()
+    words = list(dict.fromkeys(cells.text.to_numpy()[rows]))
+    shown = ", ".join(map(repr, words[:_FEW])) + (" and others" if len(words) > _FEW else "")
+    return (
+        f"Column {cells.name!r} holds {shown} in {len(rows)} cells, first in "
+        f"{problems.place(int(rows[0]))}, which the fit has not seen: they stay as they are, and "
+        "say as little to the model as missing ones.",
+    )
 
 
 def fill_categories(
@@ -119,8 +176,10 @@ def fill_categories(
 def _cells_of(
     column: pd.Series, levels: Sequence[Any], table_format: TableFormat
 ) -> Mapping[Any, Any]:
-    """How the column writes each level: as its first cell of that level does."""
-    values = column.dropna().unique()
+    """How the column writes each level: as most of its cells of that level do."""
+    values = (
+        column.dropna().value_counts(sort=False).sort_values(ascending=False, kind="stable").index
+    )
     if isinstance(column.dtype, pd.CategoricalDtype):
         values = column.cat.categories
     cells = Cells.read(pd.Series(values, dtype=object), table_format)

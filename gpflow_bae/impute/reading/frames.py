@@ -95,11 +95,15 @@ def read_frame(
     for name in (name for name in inputs if name in usable):
         X |= columns[name].read_numbers(problems, is_input=True)
     Y: dict[Any, np.ndarray] = {}
+    unknown: dict[Any, np.ndarray] = {}
     for name in (name for name in filled if name in usable):
         if name in words:
             said = (kinds.get(name) if isinstance(kinds, Mapping) else kinds) == "category"
             of_column = columns[name], problems, name in outputs, words[name]
-            Y |= read_categories(*of_column, said=said)
+            own = read_categories(*of_column, said=said)
+            Y |= own.columns
+            unknown |= dict.fromkeys(own.columns, own.unknown)
+            notes += own.notes
         else:
             Y |= columns[name].read_numbers(problems, is_input=False)
     if task in usable:
@@ -137,6 +141,7 @@ def read_frame(
         as_read,
         (*notes, *of_inputs, *cells.fill_value_notes(numbers, problems.place), *of_outputs.notes),
         table_format,
+        unknown=np.column_stack([unknown.get(name, np.zeros(len(raw), bool)) for name in Y]),
     )
 
 

@@ -62,6 +62,8 @@ class UserTable:
     * notes: notes for the user on how the table was read, in sentences.
     * table_format: how text writes numbers and missing cells.
     * native: the given table, where ``source`` is its copy in pandas.
+    * unknown [rows, Q]: cells that hold what the fit does not know, which models see as missing
+      ones, Booleans; None for none.
     """
 
     source: Any
@@ -75,11 +77,13 @@ class UserTable:
     notes: tuple[str, ...] = ()
     table_format: TableFormat = TableFormat()
     native: Any = None
+    unknown: np.ndarray | None = None
 
     @property
     def missing(self) -> np.ndarray:
         """Which cells are missing: Booleans [rows, Q]."""
-        return np.isnan(self.Y)
+        missing = np.isnan(self.Y)
+        return missing if self.unknown is None else missing & ~self.unknown
 
     @property
     def has_dates(self) -> bool:

@@ -40,7 +40,7 @@ def columns(user: UserTable) -> list[ColumnOutline]:
     kinds = {kind.name: kind.describe() for kind in user.columns.kinds}
     rows = []
     for name, values, missing in zip(user.outputs, user.Y.T, user.missing.T, strict=True):
-        shown = values[~missing]
+        shown = values[~np.isnan(values)]
         low, middle, high = np.quantile(shown, [0.0, 0.5, 1.0]) if len(shown) else [np.nan] * 3
         kind = kinds.get(name, "constant, not modelled")
         rows.append(

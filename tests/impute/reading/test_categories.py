@@ -13,6 +13,7 @@ from gpflow_bae.impute import Imputer, TableError, TableFormat
 from gpflow_bae.impute.model.chances import Chances
 from gpflow_bae.impute.reading.frames import read_frame
 from gpflow_bae.impute.reading.indicators import Indicator
+from gpflow_bae.impute.reading.problems import TableWarning
 
 SHARES = np.array([0.5, 0.3, 0.2])
 MEANS = np.array([[-1.0, 0.0], [1.0, 0.5], [0.5, -1.5]])
@@ -165,3 +166,32 @@ def test_names_of_columns_of_zeros_and_ones() -> None:
     assert user.outputs == ("v", Indicator("c", "a", False), Indicator("c", "b", False))
     np.testing.assert_array_equal(user.Y[:4, 1], [1.0, 0.0, np.nan, np.nan])
     assert user.num_holes == 0
+
+
+def test_words_that_the_fit_has_not_seen_say_nothing(fitted: Imputer) -> None:
+    """And stay in their cells; other cells are filled as if they were missing."""
+    holes = plants()[1][:40].assign(x=np.nan)
+    strange = holes.assign(kind="lichen")
+    strange.loc[3, "kind"] = " fern "  # spaces are no other word
+    with pytest.warns(TableWarning, match="holds 'lichen' in 39 cells, first in row 1, which the"):
+        found = fitted.impute(strange)
+    missing = fitted.impute(holes.assign(kind=strange["kind"].where(strange["kind"] == " fern ")))
+    pd.testing.assert_series_equal(found["kind"], strange["kind"])
+    assert found["kind_probability"].isna().all()
+    for name in ("x", "x_sd", "x_lower", "x_upper"):
+        pd.testing.assert_series_equal(found[name], missing[name])
+
+
+def test_spellings_and_single_cells_are_named() -> None:
+    cells = ["a", "b"] * 15 + [" a", "a", "Q", None]
+    user = read_frame(pd.DataFrame({"c": cells, "v": np.arange(34.0)}), ["c", "v"])
+    assert user.notes[:2] == (
+        "Column 'c': ' a', 'a' are read as 'a'.",
+        "Column 'c' has categories of a single cell: 'Q' (row 33). Correct them if they are "
+        "misspelt.",
+    )
+    mean = np.zeros(user.table.Y.shape)
+    mean[..., list(user.outputs).index(Indicator("c", "a", True))] = 0.9
+    assert user.fill(mean, np.ones(mean.shape))["c"][33] == "a"  # as most are written
+    few = read_frame(pd.DataFrame({"c": ["a", "b", "c", None] * 2, "v": np.arange(8.0)}), ["c"])
+    assert not few.notes
