@@ -240,3 +240,29 @@ def test_a_method_by_name_is_fitted_alone_saved_and_read(tmp_path: pathlib.Path)
     check = imputer.check(holes)
     assert check.methods[0] == "linear interpolation" and "coregionalised GPs" not in check.methods
     assert check.filled_by == imputer.methods_
+
+
+def test_cells_beside_what_the_fit_never_missed_are_the_models(tmp_path: pathlib.Path) -> None:
+    """Intervals of trees, narrow in the fit, would hold half of them; after a reload too."""
+
+    def rows(number: int, seed: int) -> pd.DataFrame:
+        rng = np.random.default_rng(seed)
+        kind, z = rng.choice([0.0, 3.0, -3.0], number), rng.standard_normal(number)
+        y = 2.0 * kind - z + 0.3 * rng.standard_normal(number)
+        w = z + 0.5 * rng.standard_normal(number)
+        return pd.DataFrame({"x": kind + z, "y": y, "w": w, "at": np.abs(kind), "sign": kind > 0})
+
+    table = rows(300, 0).astype({"sign": float})
+    table.loc[np.random.default_rng(1).random(300) < 0.15, "x"] = np.nan
+    names = list(table.columns)
+    trees = Imputer(names, method="trees", progress=False).fit(table)
+    whole = rows(400, 2).astype({"sign": float})
+    known, strange = whole.assign(x=np.nan), whole.assign(x=np.nan, y=np.nan)
+    found = trees.impute(strange)
+    held = (found["x_lower"] <= whole["x"]) & (whole["x"] <= found["x_upper"])
+    assert 0.8 < held.mean() and found["x_sd"].mean() > 1.2 * trees.impute(known)["x_sd"].mean()
+    trees.save(tmp_path)
+    pd.testing.assert_frame_equal(Imputer.load(tmp_path).impute(strange), found)
+    chain = trees._fit_.simple["trees"]
+    assert isinstance(chain, Chain) and chain.knows(trees.read(known).table).all()
+    assert (~chain.knows(trees.read(strange).table)[0]).all(0)[:2].all()

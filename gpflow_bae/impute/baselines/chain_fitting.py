@@ -51,6 +51,8 @@ def fit_chains(
     beside = columns_beside(table, features, with_inputs)
     centre, unit = beside.mean(0), spread(beside)
     Z = table.Y[table.rows]
+    hole = np.isnan(Z).astype(np.float32)
+    together = hole.T @ hole > 0.0
     columns = np.concatenate([Z, (beside - centre) / unit], axis=-1)
     known = np.flatnonzero(~np.isnan(columns).all(0))  # scikit-learn drops the others
     columns = columns[:, known]
@@ -92,7 +94,7 @@ def fit_chains(
         for r in range(number if others else last):
             order += [*own[min(r, last - 1)], *rest] if last else [*rest]
         setup = ChainSetup(number, with_inputs, trees)
-        found.append(Chain(setup, models, order, known, Z.shape[1], centre, unit))
+        found.append(Chain(setup, models, order, known, Z.shape[1], centre, unit, together))
     return found
 
 

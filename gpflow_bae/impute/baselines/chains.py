@@ -82,6 +82,7 @@ class Chain:
     * known: numbers of the columns that regressions have; others had no observation.
     * width: number of outputs P; further columns are features.
     * centre, unit: of the features.
+    * together [P, P]: pairs of outputs that some row of the fit misses, Booleans.
     """
 
     setup: ChainSetup
@@ -91,6 +92,16 @@ class Chain:
     width: int
     centre: np.ndarray
     unit: np.ndarray
+    together: np.ndarray
+
+    def knows(self, table: MultiOutputTable) -> np.ndarray:
+        """Return which cells [T, N, P] are missing beside no others than those of the fit are.
+
+        Regressions of other cells have inputs that the fit never had to guess.
+        """
+        hole = np.isnan(table.Y)
+        strange = hole.astype(np.float32) @ (~self.together).astype(np.float32)
+        return np.asarray(~hole | (strange == 0.0))
 
     def predict(
         self, table: MultiOutputTable, features: np.ndarray | None
@@ -127,6 +138,7 @@ class Chain:
             "width": np.array(self.width),
             "centre": self.centre,
             "unit": self.unit,
+            "together": self.together,
         }
 
     @classmethod
@@ -141,7 +153,8 @@ class Chain:
         setup = ChainSetup(rounds, bool(with_inputs), bool(trees))
         known, width, centre, unit = (arrays[k] for k in ("known", "width", "centre", "unit"))
         order = arrays["order"].tolist()
-        return cls(setup, models, order, known, int(width), centre, unit)
+        together = arrays["together"].astype(bool)
+        return cls(setup, models, order, known, int(width), centre, unit, together)
 
 
 def columns_beside(

@@ -16,6 +16,7 @@ from ...data import MultiOutputTable, Standardiser
 from ...posteriors.coregionalisation import KIND, read_arrays
 from ...posteriors.stored.archive import write_archive
 from .. import saved_fits
+from ..baselines.chains import Chain
 from ..baselines.methods import CHAINED, SIMPLE, Context, Simple, fit_simple, read_simple
 from ..method_names import AUTO, GP, METHODS, names_for
 from ..reading.columns import FittedColumns
@@ -88,19 +89,39 @@ class Fit:
                 assert self.posterior is not None
                 found = self.posterior.predict(table, Z, user.calendar, where & own)
             else:
-                features = context_of(user, self.plan).features
-                found = self.simple[name].predict(with_outputs(table, Z), features)
-                unscaled = found[1]
-                if name in CHAINED:
-                    assert self.of_rows is not None
-                    unscaled = predict_rows(self.of_rows, self.plan, table, Z)[1]
-                found = found[0], self.choice.scales[name].apply(unscaled)
+                found = self._simply(name, user, table, Z, where & own)
             mean, variance = (
                 np.where(own, new, old) for new, old in zip(found, (mean, variance), strict=True)
             )
         seen = _limits(Z)
         limits = np.stack([np.fmin(self.limits[0], seen[0]), np.fmax(self.limits[1], seen[1])])
         return _bounded(self.standardiser, limits, mean, variance)
+
+    def _simply(
+        self, name: str, user: UserTable, table: MultiOutputTable, Z: np.ndarray, where: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Moments [T, N, P] by a simple method.
+
+        Where chained regressions do not know what a row misses, they are those of the model.
+
+        :param where: cells to predict, Booleans [T, N, P].
+        """
+        method, scales = self.simple[name], self.choice.scales[name]
+        shown = with_outputs(table, Z)
+        mean, variance = method.predict(shown, context_of(user, self.plan).features)
+        if not isinstance(method, Chain):
+            return mean, scales.apply(variance)
+        assert self.of_rows is not None
+        of_rows = predict_rows(self.of_rows, self.plan, table, Z)
+        strange = where & ~method.knows(shown)
+        moments = mean, scales.apply(of_rows[1])
+        if not strange.any():
+            return moments
+        model = of_rows
+        if self.posterior is not None:
+            model = self.posterior.predict(table, Z, user.calendar, strange)
+        mean, variance = (np.where(strange, *pair) for pair in zip(model, moments, strict=True))
+        return mean, variance
 
     def with_simple(self, name: str, user: UserTable, table: MultiOutputTable) -> Fit:
         """This fit with a simple method that was compared."""
@@ -195,7 +216,7 @@ class Fit:
                 transforms=tuple(kind.transform for kind in columns.kinds),
             ),
             plan,
-            TablePosterior.from_arrays(arrays, plan) if GP in methods else None,
+            TablePosterior.from_arrays(arrays, plan) if "weight" in arrays else None,
             np.array(record["limits"]),
             Choice(methods, scales=scales),
             simple,
