@@ -99,9 +99,15 @@ def as_array(values: Any, name: str) -> np.ndarray:
     try:
         return np.asarray(values)
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{name} is no array of numbers ({error}); pass rows of equal lengths."
-        ) from error
+        advice = f"{name} is no array of numbers ({error}); pass rows of equal lengths."
+        if isinstance(values, list | tuple) and all(isinstance(v, np.ndarray) for v in values):
+            advice = (
+                f"{name} is a list of arrays of shapes {[v.shape for v in values[:3]]}"
+                f"{', ...' if len(values) > 3 else ''}, of which no array can be made: where tasks "
+                "of different lengths are allowed each is an array [N, columns], as x[:, None] is; "
+                "elsewhere join them by np.concatenate."
+            )
+        raise ValueError(advice) from error
 
 
 def as_numbers(values: Any, name: str, dtype: DTypeLike = np.float64, rank: int = 0) -> np.ndarray:

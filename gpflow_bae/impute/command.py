@@ -19,6 +19,7 @@ import pathlib
 import shlex
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,7 +29,7 @@ from ..core.terminal import load_tensorflow_quietly
 from . import saved_fits
 from .command_flags import define_flags, notes_on_flags, path_beside, settings_of_flags
 from .method_names import who_fills
-from .reading.problems import TableError, messages_of_command
+from .reading.problems import TableError, TableWarning, messages_of_command
 from .reading.user_table import UserTable
 from .report import outline
 
@@ -63,7 +64,8 @@ def _run() -> None:
     for note in (*notes_on_flags(record), *user.notes):
         print(f"Note: {note}", flush=True)
     try:
-        _fill(settings, record, user, arranged, started)
+        with _warnings_as_notes():
+            _fill(settings, record, user, arranged, started)
     except KeyboardInterrupt:
         sys.exit("impute: stopped.")
 
@@ -209,6 +211,23 @@ def _on_grid(raw: Any, roles: dict[str, Any]) -> Any:
     found = insert_rows(raw, **parts)
     print(f"--grid: {len(found) - len(raw)} rows are inserted.", flush=True)
     return found
+
+
+@contextlib.contextmanager
+def _warnings_as_notes() -> Iterator[None]:
+    """Print what the Imputer warns of as the command's other notes."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def print_note(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, TableWarning):
+                print(f"Note: {message}", flush=True)
+            else:
+                show(message, category, *place, **more)
+
+        warnings.simplefilter("always", TableWarning)
+        warnings.showwarning = print_note
+        yield
 
 
 @contextlib.contextmanager

@@ -45,7 +45,10 @@ def define_flags() -> None:
     flags.DEFINE_list("inputs", [], "Further inputs, such as coordinates; words may be missing.")
     flags.DEFINE_string("task", None, "Column that names the independent series a row belongs to.")
     flags.DEFINE_string(
-        "separator", ",", "Between the columns of a CSV file; 'tab' is a tabulator."
+        "separator",
+        "",
+        "Between the columns of a CSV file; 'tab' is a tabulator. By default ';' where the decimal "
+        "mark is a comma, else ','.",
     )
     flags.DEFINE_string("encoding", "utf-8", "Of a CSV file: utf-8, latin-1, cp1252, ...")
     flags.DEFINE_enum("decimal", ".", [".", ","], "Decimal mark of the numbers.")

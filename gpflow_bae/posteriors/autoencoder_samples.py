@@ -55,7 +55,7 @@ class AutoencoderSamples(BankPosterior):
         points = tuple(self.data.Y.shape[:2])
         if bank.latents is not None and bank.latents.shape[2:4] != points:
             raise ValueError(
-                f"bank has codes of {bank.latents.shape[2:4]} tasks and points, data has {points}; "
+                f"samples have codes of {bank.latents.shape[2:4]} tasks and points, data {points}; "
                 "pass the data that the codes were sampled for."
             )
 

@@ -41,7 +41,7 @@ class TemperedPosterior(BankPosterior):
             ``sample_amortized``.
         :param swap_rate: acceptance rate [R - 1] of swaps between neighbouring temperatures while
             they differed; NaN if there were no swaps.
-        :raises ValueError: if the bank holds samples of another model.
+        :raises ValueError: for samples of another model.
         """
         super().__init__(model, bank)
         self.swap_rate = np.asarray(swap_rate)

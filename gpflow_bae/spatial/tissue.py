@@ -347,10 +347,10 @@ def categories_of(
     :raises ValueError: for a missing column, cells without a name, and unknown names.
     """
     if key not in adata.obs:
-        raise ValueError(
-            f"adata.obs has no column {key!r}, only {sorted(adata.obs)}: set {argument} to that "
-            f"which names {plural}, or None for one {noun}."
-        )
+        advice = f"set {argument} to that which names {plural}, or None for one {noun}."
+        if known is not None:
+            advice = f"the fit has it as {argument}, so these cells need it, too."
+        raise ValueError(f"adata.obs has no column {key!r}, only {sorted(adata.obs)}: {advice}")
     nameless = adata.obs[key].isna().to_numpy()
     if nameless.any():
         raise ValueError(

@@ -83,6 +83,7 @@ def test_fields_of_settings() -> None:
         ([1j], "complex"),
         (np.array(["2024"], "datetime64[s]"), "datetime64"),
         ([[1.0], [1.0, 2.0]], "rows of equal lengths"),
+        ([np.ones(2), np.ones(3)], r"arrays of shapes \[\(2,\), \(3,\)\], .* as x\[:, None\] is"),
         ([1e300], r"holds 1e\+300, more than float32 can hold"),
     ],
 )

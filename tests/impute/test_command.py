@@ -9,6 +9,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -16,6 +17,7 @@ import pandas as pd
 import pytest
 
 from gpflow_bae.impute import CheckResult, Imputer, command, command_flags
+from gpflow_bae.impute.reading.problems import TableWarning
 from tests.impute.tables import stations
 
 pytestmark = pytest.mark.usefixtures("untraced_predictions")
@@ -454,3 +456,9 @@ def test_flags_that_the_fit_decides_are_said_to_be_left_aside(parse: Callable[..
     (note,) = command_flags.notes_on_flags(record)
     assert note.startswith("--outputs, --num_steps, --positive: left aside, because --posterior=p")
     assert "it fills ['a']" in note
+
+
+def test_warnings_are_notes_of_the_command(capsys: pytest.CaptureFixture) -> None:
+    with command._warnings_as_notes():
+        warnings.warn("rows are few", TableWarning, stacklevel=1)
+    assert capsys.readouterr().out == "Note: rows are few\n"

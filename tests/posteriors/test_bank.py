@@ -189,23 +189,27 @@ ENCODER = {".encoder.weights[0]": np.zeros((1, 1), np.float32)}
         (
             {".kernel.lengthscales": VARIANCE, ".decoder.weights[0]": WEIGHTS},
             ENCODER,
-            r"model has .kernel.lengthscales where the bank has .kernel.variance \(parameters, n",
+            r"model has .kernel.lengthscales where the samples have .kernel.variance",
         ),
-        ({".kernel.variance": VARIANCE}, ENCODER, r"nothing where the bank has .decoder.weights"),
+        (
+            {".kernel.variance": VARIANCE},
+            ENCODER,
+            r"nothing where the samples have .decoder.weights",
+        ),
         (
             {".kernel.variance": VARIANCE, ".decoder.weights[0]": np.zeros(3)},
             ENCODER,
-            r"model has .decoder.weights\[0\] of shape \(3,\), the bank samples of shape \(1,\)",
+            r"model has .decoder.weights\[0\] of shape \(3,\), its samples shape \(1,\)",
         ),
         (
             {".kernel.variance": VARIANCE, ".decoder.weights[0]": WEIGHTS.astype(np.float32)},
             ENCODER,
-            "in float32, the bank samples in float64",
+            "in float32, its samples in float64",
         ),
         (
             {".kernel.variance": VARIANCE, ".decoder.weights[0]": WEIGHTS},
             {**ENCODER, ".encoder.weights[1]": np.zeros(1, np.float32)},
-            r"model has .encoder.weights\[1\] where the bank has nothing \(encoder, number 1\)",
+            r"model has .encoder.weights\[1\] where the samples have nothing \(encoder, number 1\)",
         ),
     ],
 )
@@ -220,7 +224,7 @@ def test_check_passes_the_bank_of_the_model() -> None:
     sampled = {".kernel.variance": VARIANCE, ".decoder.weights[0]": WEIGHTS}
     bank().check(Toy(sampled, ENCODER))
     bank(encoder={}).check(Toy(sampled, ENCODER))  # the model keeps its own encoder
-    with pytest.raises(ValueError, match="type Toy, but the bank holds samples of SGPBAE"):
+    with pytest.raises(ValueError, match="type Toy, but the samples are of SGPBAE"):
         bank(model="SGPBAE").check(Toy(sampled, ENCODER))
 
 

@@ -131,13 +131,13 @@ def narrow() -> models.SGPBAE:
     [
         (
             narrow,
-            r"model has .decoder.weights\[0\] of shape \(1, 4\), .* samples of shape \(2, 4\)",
+            r"model has .decoder.weights\[0\] of shape \(1, 4\), .* samples shape \(2, 4\)",
         ),
         (
             lambda: small.make_model(kernel=gpflow.kernels.Linear()),
-            r"model has .* where the bank has .latent_prior.kernels\[0\].lengthscales \(parameters",
+            r"model has .* where the samples have .latent_prior.kernels\[0\].lengthscales",
         ),
-        (lambda: small.tempered().model, "of type TemperedBAE, .* samples of SGPBAE"),
+        (lambda: small.tempered().model, "of type TemperedBAE, .* samples are of SGPBAE"),
     ],
 )
 def test_another_model_is_refused(
@@ -164,7 +164,7 @@ def test_another_posterior_is_refused(posterior: Posterior, tmp_path: pathlib.Pa
 def test_codes_of_other_data_are_refused(posterior: Posterior) -> None:
     data = posterior.data
     fewer = Observations(data.X[:, :4], data.Y[:, :4], None)
-    with pytest.raises(ValueError, match=r"codes of \(3, 6\) tasks and points, data has \(3, 4\)"):
+    with pytest.raises(ValueError, match=r"codes of \(3, 6\) tasks and points, data \(3, 4\)"):
         Posterior(posterior.model, posterior.bank, fewer)
 
 

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 
 from gpflow_bae.spatial.expression import groups_of
-from gpflow_bae.spatial.tissue import Coordinates, read_tissue
+from gpflow_bae.spatial.tissue import Coordinates, categories_of, read_tissue
 from tests.spatial.tissues import anndata, made
 
 
@@ -248,3 +248,9 @@ def test_places_that_are_no_numbers() -> None:
         adata.obsm["spatial"] = places
         with pytest.raises(ValueError, match=r"adata.obsm\['spatial'\] is no array of numbers"):
             read_tissue(adata)
+
+
+def test_a_column_that_the_fit_had_is_asked_for() -> None:
+    adata = made(10).adata
+    with pytest.raises(ValueError, match="no column 'donor'.* the fit has it as batch_key, so"):
+        categories_of(adata, "donor", ["a"], argument="batch_key", noun="batch", plural="batches")

@@ -13,6 +13,7 @@ from tqdm.auto import tqdm
 
 from ...core.scales import spread
 from ...data import MultiOutputTable, Standardiser
+from ...inference.runs.progress import shows_bars
 from ..baselines.methods import CHAINED, SIMPLE
 from ..method_names import AUTO, GP, names_for
 from ..model.choice import GapErrors, by_gap
@@ -58,7 +59,8 @@ def check(
     seconds: dict[str, float] = {}
     notes = [f"Hidden: {gaps.describe()}."]
     late = []
-    with tqdm(total=len(SIMPLE) + 1, desc="check", disable=not progress, leave=False) as bar:
+    unseen = not (progress and shows_bars())
+    with tqdm(total=len(SIMPLE) + 1, desc="check", disable=unseen, leave=False) as bar:
         bar.set_description(f"check: {method}")
         began = time.perf_counter()
         fitted = fit(gaps.table)

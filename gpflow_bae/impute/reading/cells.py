@@ -82,7 +82,9 @@ class Cells:
             plain = text.str.replace("\N{MINUS SIGN}", "-").where(~missing, None)
             if self.table_format.decimal == ",":
                 # A point would separate thousands, and 1.234 be read as a thousandth of its value.
-                plain = plain.where(~plain.str.contains(".", regex=False, na=False), "?")
+                words = column.map(lambda cell: isinstance(cell, str)).to_numpy(dtype=bool)
+                points = words & plain.str.contains(".", regex=False, na=False).to_numpy(bool)
+                plain = plain.where(~points, "?")
                 plain = plain.str.replace(",", ".")
             values = pd.to_numeric(plain, errors="coerce").to_numpy(dtype=float)
         for word in self.table_format.missing_values:

@@ -17,7 +17,8 @@ _SEPARATORS = {"\\t": "\t", "tab": "\t", "semicolon": ";", "comma": ",", "space"
 class TableFormat:
     """The notation of numbers, dates and missing cells in a file.
 
-    * separator: one character between the columns of a CSV file; ``tab`` for a tabulator.
+    * separator: one character between the columns of a CSV file; ``tab`` for a tabulator. By
+      default ``;`` where the decimal mark is a comma, else ``,``.
     * encoding: encoding of a CSV file, such as ``utf-8``, ``latin-1`` or ``cp1252``.
     * decimal: the decimal mark of numbers, ``.`` or ``,``.
     * dayfirst: whether 01.02.2024 is the first of February (True) or the second of January (False);
@@ -27,11 +28,11 @@ class TableFormat:
     * time_zone: where the clocks are whose times have no offset, such as ``Europe/Berlin``; None
       for UTC, or for a clock that is never changed.
 
-    :raises ValueError: for a separator of several characters, a decimal mark that is neither or is
-        the separator, or an encoding or a time zone that Python does not know.
+    :raises ValueError: for a separator of several characters, a decimal mark that is neither, or an
+        encoding or a time zone that Python does not know.
     """
 
-    separator: str = ","
+    separator: str = ""
     encoding: str = "utf-8"
     decimal: str = "."
     dayfirst: bool | None = None
@@ -39,7 +40,9 @@ class TableFormat:
     time_zone: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "separator", _SEPARATORS.get(self.separator, self.separator))
+        usual = ";" if self.decimal == "," else ","
+        separator = _SEPARATORS.get(self.separator, self.separator or usual)
+        object.__setattr__(self, "separator", separator)
         words = self.missing_values
         words = (words,) if isinstance(words, str | int | float) else words
         object.__setattr__(self, "missing_values", tuple(str(word).strip() for word in words))
@@ -47,11 +50,6 @@ class TableFormat:
             raise ValueError(f"separator is {self.separator!r}; expected one character, or 'tab'.")
         if self.decimal not in (".", ","):
             raise ValueError(f"decimal is {self.decimal!r}; expected '.' or ','.")
-        if self.decimal == self.separator:
-            raise ValueError(
-                f"decimal and separator are both {self.decimal!r}; where numbers have decimal "
-                "commas, columns are usually separated by ';': give separator=';', too."
-            )
         if self.time_zone is not None:
             try:
                 zoneinfo.ZoneInfo(self.time_zone)

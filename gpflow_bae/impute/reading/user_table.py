@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Mapping
@@ -92,7 +93,7 @@ class UserTable:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Names of the T tasks, in the order of their first rows."""
+        """Names of the T tasks, sorted, so that nothing depends on the order of the table."""
         return self._tasks_and_rows[0]
 
     @property
@@ -102,8 +103,10 @@ class UserTable:
 
     @functools.cached_property
     def _tasks_and_rows(self) -> tuple[tuple[str, ...], np.ndarray]:
-        names, first, task = np.unique(self.row_tasks, return_index=True, return_inverse=True)
-        order = np.argsort(first)
+        names, task = np.unique(self.row_tasks, return_inverse=True)
+        order = np.arange(len(names))
+        with contextlib.suppress(ValueError):
+            order = np.argsort(names.astype(float), kind="stable")  # 2 is before 10
         task = np.argsort(order)[task]
         lengths = np.bincount(task)
         rows = np.full((len(lengths), lengths.max()), -1)

@@ -98,7 +98,7 @@ def beyond(user: UserTable, predicted: CellPredictions) -> list[Beyond]:
     for p, kind in enumerate(user.columns.kinds):
         Y, real = user.table.Y[..., p], user.table.rows
         shown = Y[~np.isnan(Y)]
-        if len(shown) == 0:
+        if len(shown) == 0 or kind.kind == "binary":
             continue
         low, high = float(shown.min()), float(shown.max())
         value = kind.settle(*(moment[..., p] for moment in predicted))[0]

@@ -21,6 +21,7 @@ from ...data.blocks import Block, block_at, joined, places_of_blocks
 from ...models import LinearCoregionalisation
 from ...posteriors import CoregionalisationPosterior
 from ...posteriors.coregionalisation import SIGNATURE, as_table
+from ..runs.progress import shows_bars
 from .lbfgs import assign_vector, lbfgs, loss_with_gradient, vector_of
 
 __all__ = ["BlockFit", "fit_coregionalisation"]
@@ -207,7 +208,8 @@ def _maximise(
         for parameter, value in values:
             parameter.assign(value)
         vectors.append(vector_of(variables))
-    with tqdm(total=num_steps, desc="fit", disable=not progress, leave=False) as bar:
+    hidden = not (progress and shows_bars())
+    with tqdm(total=num_steps, desc="fit", disable=hidden, leave=False) as bar:
         found = lbfgs(
             evaluate,
             vectors,

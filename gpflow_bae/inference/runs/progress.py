@@ -11,7 +11,7 @@ from typing import Any
 from tqdm.auto import tqdm
 from tqdm.notebook import tqdm as notebook_tqdm
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "shows_bars"]
 
 SECONDS_BETWEEN_LINES = 30.0
 
@@ -42,7 +42,7 @@ class Progress:
         self._first, self._started = initial, time.monotonic()
         self._printed_at, self._numbers = self._started, ""
         self._bar: Any = None
-        self._prints = shown and not _shows_bars()
+        self._prints = shown and not shows_bars()
         if shown and not self._prints:
             self._bar = tqdm(
                 total=total, initial=initial, desc=label, unit=f" {unit}", dynamic_ncols=True
@@ -90,7 +90,7 @@ class Progress:
             self._print(time.monotonic())
 
 
-def _shows_bars() -> bool:
+def shows_bars() -> bool:
     """Return whether standard error is a terminal or this is a notebook, which draws bars."""
     is_notebook = issubclass(tqdm, notebook_tqdm)  # the class that tqdm.auto selected
     return is_notebook or bool(getattr(sys.stderr, "isatty", lambda: False)())

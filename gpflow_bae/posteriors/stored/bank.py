@@ -231,7 +231,7 @@ class Bank:
         """
         if type(model).__name__ != self.model:
             raise ValueError(
-                f"model is of type {type(model).__name__}, but the bank holds samples of "
+                f"model is of type {type(model).__name__}, but the samples are of "
                 f"{self.model}; build the model that was sampled."
             )
         sampled = zip(model.sampled.paths, model.sampled.parameters, strict=True)
@@ -255,21 +255,21 @@ class Bank:
         for number, (held, has) in enumerate(itertools.zip_longest(values, wanted)):
             if held != has:
                 raise ValueError(
-                    f"model has {has or 'nothing'} where the bank has {held or 'nothing'} "
+                    f"model has {has or 'nothing'} where the samples have {held or 'nothing'} "
                     f"({part}, number {number}). {advice}"
                 )
         for path, variable in wanted.items():
             shape, kind = values[path].shape[2:], values[path].dtype.name
             if shape != tuple(variable.shape):
                 raise ValueError(
-                    f"model has {path} of shape {tuple(variable.shape)}, the bank samples of shape "
+                    f"model has {path} of shape {tuple(variable.shape)}, its samples shape "
                     f"{shape}. {advice}"
                 )
             if kind != variable.dtype.name:
                 raise ValueError(
-                    f"model has {path} in {variable.dtype.name}, the bank samples in {kind}. Build "
+                    f"model has {path} in {variable.dtype.name}, its samples in {kind}. Build "
                     "the model under the gpflow.default_float() and Keras types that it was "
-                    "sampled with, or cast the bank's arrays."
+                    "sampled with, or cast the arrays of samples."
                 )
 
     def contents(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -469,3 +469,16 @@ def test_the_time_of_a_pivoted_table_is_its_index() -> None:
     assert filled.columns.names == wide.columns.names and ("a", "north_sd") in filled.columns
     long = filled[wide.columns].stack("station", future_stack=True).reset_index()
     assert len(long) == 80 and not long.isna().any().any()
+
+
+def test_the_order_of_series_is_that_of_their_names() -> None:
+    """So that a fit, whose gaps are drawn, does not depend on the order of the table."""
+    frame = pd.DataFrame({"t": np.tile(np.arange(5.0), 3), "a": np.arange(15.0)})
+    frame["s"] = np.repeat(["b", "c", "a"], 5)
+    one = frames.read_frame(frame, ["a"], "t", task="s")
+    other = frames.read_frame(frame.iloc[[*range(10, 15), *range(10)]], ["a"], "t", task="s")
+    assert one.tasks == other.tasks == ("a", "b", "c")
+    np.testing.assert_array_equal(one.table.Y, other.table.Y)
+    numbered = frames.read_frame(frame.assign(s=np.repeat([10, 2, 1], 5)), ["a"], "t", task="s")
+    assert numbered.tasks == ("1", "2", "10")
+    assert numbered.table.Y[0, 0] == 10.0

@@ -114,7 +114,6 @@ def test_quoted_cells_and_the_mark_of_excel(tmp_path: pathlib.Path) -> None:
     [
         ({"separator": "::"}, "expected one character, or 'tab'"),
         ({"decimal": "'"}, r"expected '\.' or ','"),
-        ({"decimal": ","}, r"both ','.*give separator=';'"),
         ({"encoding": "latin-99"}, "which Python does not know"),
     ],
 )
@@ -124,6 +123,24 @@ def test_formats_that_are_none(arguments: dict, message: str) -> None:
     assert TableFormat("tab").separator == "\t" and TableFormat(
         missing_values=-9
     ).missing_values == ("-9",)
+
+
+def test_decimal_commas_and_what_separates_columns(tmp_path: pathlib.Path) -> None:
+    """Semicolons, unless commas are said; cells that are numbers already have no mark."""
+    assert TableFormat(decimal=",").separator == ";" and TableFormat().separator == ","
+    both = TableFormat(",", decimal=",")
+    (tmp_path / "t.csv").write_text('t,a\n1,"1,5"\n2,\n3,"2,5"\n')
+    user = frames.read_frame(
+        table_files.read_file(tmp_path / "t.csv", both), ["a"], "t", table_format=both
+    )
+    np.testing.assert_array_equal(user.Y[:, 0], [1.5, np.nan, 2.5])
+    filled = user.fill(np.full((1, 3, 1), 2.25), np.full((1, 3, 1), 0.01))
+    table_files.write_file(filled, tmp_path / "f.csv", both)
+    again = table_files.read_file(tmp_path / "f.csv", both)
+    assert again["a"].tolist() == ["1,5", "2,25", "2,5"] and again["a_sd"].tolist()[1] == "0,1"
+    mixed = pd.DataFrame({"t": range(3), "a": [0.25, "1,5", None]}, dtype=object)
+    found = frames.read_frame(mixed, ["a"], "t", table_format=TableFormat(decimal=","))
+    np.testing.assert_array_equal(found.Y[:, 0], [0.25, 1.5, np.nan])
 
 
 DATES = {
