@@ -139,11 +139,12 @@ def test_a_chain_that_does_not_move_is_no_part_of_predictions(
 
 
 def test_predictions_that_are_wider_than_y_are_warned_of() -> None:
-    """Of 20 rows of noise; 300 rows of a line are no reason."""
+    """Of 10 rows of noise; 300 rows of a line are no reason."""
     rng = np.random.default_rng(0)
-    X, deep = rng.normal(size=(300, 2)), BayesianMLPRegressor(num_chains=2, num_steps=600)
-    with pytest.warns(UserWarning, match="times that of y: 20 rows are too few"):
-        deep.fit(X[:20], rng.normal(size=20))
+    few, deep = rng.normal(size=(10, 2)), BayesianMLPRegressor(num_chains=2, num_steps=600)
+    with pytest.warns(UserWarning, match="times that of y: 10 rows are too few"):
+        deep.fit(few, rng.normal(size=10))
+    X = rng.normal(size=(300, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         linear = BayesianMLPRegressor((), num_chains=1, num_steps=3000)
