@@ -1,8 +1,12 @@
-"""The README's example is code that runs, not prose."""
+"""The README's example is code that runs, and its figures are those of the pages."""
+
+import pathlib
 
 import numpy as np
 
 from tests.test_release import shortened_example
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def test_example_runs_as_written() -> None:
@@ -17,3 +21,15 @@ def test_example_runs_as_written() -> None:
     posterior = names["idata"].posterior
     assert posterior.sizes["chain"] == 1 and posterior.sizes["draw"] == 3
     assert any(name.endswith("lengthscales") for name in posterior.data_vars)
+
+
+def test_errors_of_the_imputer_are_those_of_its_page() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "results" / "imputation_benchmarks.md").read_text(encoding="utf-8")
+    lines = text[text.index("| mean absolute error; hidden:") :].partition("\n\n")[0].splitlines()
+    for line in lines[2:]:
+        name, *errors = (cell.strip() for cell in line[1:-1].split("|"))
+        place = 4 if "imputer" in name else 2
+        rows = [row.split("|")[1:] for row in page.splitlines() if row.count("|") > 8]
+        of_set = [row for row in rows if row[0].strip() == name.partition(",")[0]][:5]
+        assert errors == [row[place].strip(" *").partition(" ")[0] for row in of_set]
