@@ -82,6 +82,14 @@ def test_the_expected_error_of_few_gaps_is_not_too_low_and_its_interval_holds_it
     assert 0.72 < np.mean(held) < 0.97  # a bootstrap of eight gaps is too sure of itself
 
 
+def test_fewer_than_five_gaps_have_no_interval() -> None:
+    rng = np.random.default_rng(0)
+    found = {"model": errors(rng, 0.3, num_gaps=4), "column means": errors(rng, 1.0, num_gaps=4)}
+    verdict = decide(found, ["a"], 0.9, 0)
+    assert np.isnan(verdict.ends).all() and "confidence" not in verdict.words
+    assert "only 4 gaps to hide, which do not say how sure that is." in verdict.words
+
+
 def test_equal_methods_are_no_clear_difference() -> None:
     """Over 200 pairs of equal methods one is called better beyond doubt in a few per cent."""
     sure = 0

@@ -29,7 +29,7 @@ class CheckResult:
     * seconds: time that each method took.
     * expected_error: root mean squared error of filled cells, in standard deviations of their
       columns, averaged over these, corrected for the small number of gaps; and the ends of a 90 %
-      interval of it.
+      interval of it, NaN for fewer than five gaps.
     * filled_by: the method that fills each column.
     """
 

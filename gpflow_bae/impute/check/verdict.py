@@ -29,7 +29,7 @@ class Verdict:
     * best: the method with the lowest error over all columns.
     * sure: whether it is significantly better than all others.
     * error: expected root mean squared error of what is filled in, in standard deviations.
-    * ends: of a 90 % interval of it.
+    * ends: of a 90 % interval of it; NaN for fewer than five gaps, which do not say how sure it is.
     * words: sentences.
     """
 
@@ -77,6 +77,10 @@ def decide(
     correction = found[model] / max(float(resampled[model].mean()), 1e-300)
     error = found[model] * correction
     low, high = np.quantile(resampled[model], _ENDS) * np.square(correction)
+    interval = f" (from {low:.2g} to {high:.2g}, with 90 % confidence)"
+    if num_gaps < _FEW_GAPS:
+        low = high = np.nan
+        interval = ""
     sentences = []
     baseline = found.get("column means", np.inf)
     if best == "column means" or found[best] > _USELESS * baseline:
@@ -88,7 +92,7 @@ def decide(
     else:
         sentences.append(
             f"On gaps like this table's own the error of filled cells is {error:.2g} standard "
-            f"deviations (from {low:.2g} to {high:.2g}, with 90 % confidence)."
+            f"deviations{interval}."
         )
     if filled_by:
         sentences.append(who_fills(filled_by))
@@ -115,7 +119,9 @@ def decide(
             f"{tightness}."
         )
     if num_gaps < _FEW_GAPS:
-        sentences.append(f"There were only {num_gaps} gaps to hide, which is little to go by.")
+        sentences.append(
+            f"There were only {num_gaps} gaps to hide, which do not say how sure that is."
+        )
     return Verdict(best, sure, error, (float(low), float(high)), " ".join(sentences))
 
 
