@@ -134,6 +134,17 @@ class SpatialPlan:
         sampling = dataclasses.replace(self.sampling, num_samples=samples)
         return [dataclasses.replace(self, num_draws=draws, sampling=sampling)] * number
 
+    def summary(self, num_cells: int, num_genes: int, num_steps: int) -> str:
+        """Say in a line what a variational fit of a tissue does."""
+        number = len(self.of_restarts(num_cells))
+        batch = self._batch_size(num_cells, num_genes)
+        kind = "Gaussians" if self.has_gaussian_parameters(num_cells) else "a mode"
+        return (
+            f"SpatialBAE: {num_cells:,} cells and {num_genes:,} genes; "
+            f"{number} fit{'s' if number > 1 else ''} of {num_steps:,} steps, each of "
+            f"{'all' if batch is None else f'{batch:,}'} cells, with {kind} of the parameters."
+        )
+
     def has_gaussian_parameters(self, num_cells: int) -> bool:
         """Return whether parameters have independent Gaussian posteriors."""
         if self.parameters is None:

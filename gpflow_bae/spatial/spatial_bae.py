@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -81,7 +82,7 @@ class SpatialBAE(FittedCells):
         no longer increases, and keep the best parameters.
     :param seed: seed of all random numbers.
     :param plan: further settings; None for the defaults of :class:`SpatialPlan`.
-    :param progress: whether ``fit`` shows a progress bar.
+    :param progress: whether ``fit`` shows what it does, and a progress bar, on standard error.
     :param denoise: whether ``fit`` writes the layers, each as large as a dense ``adata.X`` of
         float32; :meth:`denoised` returns those of some genes.
 
@@ -156,12 +157,15 @@ class SpatialBAE(FittedCells):
             cells = digest(fitted.counts, places, tissue.slices, slices, tissue.covariates)
             digests = {"names of genes": digest(genes), "cells": cells}
             check_same_data(out_dir, digests, resume)
+        num_steps = self.num_steps or (800 if tissue.num_cells <= SMALL_TISSUE else 1500)
+        if self.progress:
+            print(plan.summary(tissue.num_cells, len(genes), num_steps), file=sys.stderr)
         data = fitted.inputs_of(tissue), tissue.observations()
         found = fitted_posterior(
             lambda: build_model(plan, fitted.outline, self.num_spatial, self.num_cell),
             data,
             plan,
-            num_steps=self.num_steps or (800 if tissue.num_cells <= SMALL_TISSUE else 1500),
+            num_steps=num_steps,
             sampled=self.method == "sampled",
             early_stopping=self.early_stopping,
             seed=self.seed,

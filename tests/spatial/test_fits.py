@@ -217,3 +217,14 @@ def test_a_fit_that_ends_higher_than_it_began_is_an_error() -> None:
     check_descended(np.array([100.0, 101.0, 99.0, 100.5]))
     with pytest.raises(FloatingPointError, match="diverged: its loss per cell rose from 100 to 1e"):
         check_descended(np.array([100.0, 90.0, 1e6]))
+
+
+def test_what_was_chosen_is_said() -> None:
+    plan = SpatialPlan()
+    assert plan.summary(948, 166, 800) == (
+        "SpatialBAE: 948 cells and 166 genes; 2 fits of 800 steps, each of 500 cells, with "
+        "Gaussians of the parameters."
+    )
+    assert "; 1 fit of 1,500 steps, each of 307 cells, with a mode of the parameters." in (
+        plan.summary(39_000, 26_000, 1500)
+    )
