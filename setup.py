@@ -40,8 +40,8 @@ tables = ["pandas>=2.2,<4", "pyarrow>=15,<21", *sklearn]
 # DataFrames of polars and others come and go through narwhals; Excel's sheets through openpyxl.
 frames = ["narwhals>=2,<3", *tables]
 excel = ["openpyxl>=3.1,<4", *tables]
-# anndata 0.12 wants pandas below 3.
-spatial = ["anndata>=0.11,<0.13"]
+# anndata 0.13 needs NumPy 2.1, so with NumPy 1 pip takes 0.12, and pandas below 3 with it.
+spatial = ["anndata>=0.11,<0.14"]
 experiments = [*tables, *spatial]
 
 extras_require = {

@@ -96,7 +96,8 @@ def read_visium(folder: str | os.PathLike[str]) -> Any:
             f"{barcodes[lost][0]}: the two files are of different samples."
         )
     adata = anndata.AnnData(counts, obs=table[["array_row", "array_col"]].astype(int))
-    adata.obs_names, adata.var_names = barcodes, names
+    adata.obs_names = barcodes
+    adata.var_names = anndata.utils.make_index_unique(pandas.Index(names))
     adata.var["gene_ids"] = ids
     adata.obsm["spatial"] = table[["pxl_col_in_fullres", "pxl_row_in_fullres"]].to_numpy(float)
     return _drop_empty(adata[table["in_tissue"].to_numpy() > 0].copy())
@@ -150,14 +151,14 @@ def read_slide_seq(counts: str | os.PathLike[str], places: str | os.PathLike[str
         )
     found = scipy.sparse.vstack(parts).T.tocsr()[known]
     adata = anndata.AnnData(found)
-    adata.obs_names, adata.var_names = barcodes[known], genes
+    adata.obs_names = barcodes[known]
+    adata.var_names = anndata.utils.make_index_unique(pandas.Index(genes))
     adata.obsm["spatial"] = table.loc[adata.obs_names, ["xcoord", "ycoord"]].to_numpy(float)
     return _drop_empty(adata)
 
 
 def _drop_empty(adata: Any) -> Any:
-    """Make gene names unique and drop observations without counts."""
-    adata.var_names_make_unique()
+    """Drop observations without counts."""
     return adata[np.asarray(adata.X.sum(1))[:, 0] > 0].copy()
 
 

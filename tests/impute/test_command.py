@@ -275,7 +275,7 @@ def test_kinds_are_said_by_flags(parse: Callable[..., None]) -> None:
         ("--outputs=a,b,remark", "impute: Column 'remark' is text with 10 different"),
         ("--out=t.csv", "--out=t.csv is the input itself"),
         ("--out=.", "--out=. is a folder; name a file"),
-        ("--decimal=,", "give separator=';'"),
+        ("--decimal=,", "columns were separated by ',': pass --separator=','"),
         ("--periods=month", r"impute: periods is \['month'\]; expected a list"),
     ],
 )
