@@ -20,6 +20,7 @@ from .cells import Cells
 from .columns import FittedColumns, in_order, output_kinds, scale_inputs
 from .filling import beside_names
 from .indicators import Indicator
+from .kinds.monotone import with_directions
 from .problems import Problems, setting
 from .table_format import TableFormat
 from .times.read import are_dates, read_times
@@ -129,13 +130,17 @@ def read_frame(
         if fitted is None and time is not None and not inputs:
             notes += _beside_each_other(tasks, seen[:, 0], len(Y), task)
     problems.raise_if_any()
+    cells_of = np.column_stack(list(Y.values()))
+    if fitted is None:
+        found_kinds = with_directions(as_read.kinds, tuple(Y), cells_of, tasks, seen)
+        as_read = as_read._replace(kinds=found_kinds)
     numbers = {name: values for name, values in X.items() if name != time} | Y
     return UserTable(
         raw,
         tuple(X),
         tuple(Y),
         seen,
-        np.column_stack(list(Y.values())),
+        cells_of,
         times,
         tasks,
         as_read,

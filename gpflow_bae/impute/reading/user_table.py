@@ -13,6 +13,7 @@ import numpy as np
 from ...core.arguments import as_numbers
 from .columns import FittedColumns, in_order, output_kinds, scale_inputs
 from .indicators import Indicator, groups
+from .kinds.monotone import between_neighbours, with_directions
 from .table_format import TableFormat
 
 if TYPE_CHECKING:
@@ -280,7 +281,14 @@ class UserTable:
         settled: dict[Any, tuple[np.ndarray, ...]] = {}
         for p, kind in enumerate(self.columns.kinds):
             cells = tuple(moment[..., p][real][order] for moment in moments)
-            settled[kind.name] = cells if as_they_are else kind.settle(*cells)
+            found = cells if as_they_are else kind.settle(*cells)
+            if kind.direction:
+                middle, deviation, *ends = found
+                column = self.Y[:, self.outputs.index(kind.name)]
+                series = kind.direction, column, self.row_tasks, self.X
+                middle, *ends = between_neighbours(*series, [middle, *ends])
+                found = middle, deviation, *ends
+            settled[kind.name] = found
         for name, value in self.columns.constants.items():
             same, unknown = np.full(self.num_rows, value), np.full(self.num_rows, np.nan)
             sure = name not in self.columns.doubtful
@@ -347,6 +355,9 @@ def from_arrays(
     found = output_kinds(names, Y_rows, kinds, fitted, order=order)
     times = X_rows[:, 0] if input_names else np.arange(float(len(Y_rows)))
     seen, columns, notes = scale_inputs(input_names, X_rows, times, found, fitted)
+    if fitted is None:
+        kinds_now = with_directions(columns.kinds, names, Y_rows, row_tasks, seen)
+        columns = columns._replace(kinds=kinds_now)
     return UserTable(
         Y,
         input_names,

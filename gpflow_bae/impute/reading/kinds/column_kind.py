@@ -32,6 +32,9 @@ class ColumnKind:
     * limits: ends of the range that many observed values are at, see
       :func:`~gpflow_bae.impute.reading.kinds.limits.limits_of`; filled values stay inside of these,
       too.
+    * direction: 1 if the column never falls along a series, -1 if it never rises, 0 if it does
+      both; filled values are between those observed before and after, see
+      :mod:`gpflow_bae.impute.reading.kinds.monotone`.
     """
 
     name: str
@@ -40,6 +43,7 @@ class ColumnKind:
     lower: float = -np.inf
     upper: float = np.inf
     limits: tuple[float, float] = (-np.inf, np.inf)
+    direction: int = 0
 
     @property
     def range(self) -> tuple[float, float]:
@@ -60,6 +64,10 @@ class ColumnKind:
 
     def describe(self) -> str:
         """The kind in a few words, for messages and reports."""
+        ways = {1: ", never falls", -1: ", never rises"}
+        return self._of_values() + ways.get(self.direction, "")
+
+    def _of_values(self) -> str:
         if isinstance(self.transform, Log):
             shift = self.transform.shift
             seen = f"log(value + {shift:g})" if shift else "its logarithm"
@@ -74,7 +82,8 @@ class ColumnKind:
         shift = self.transform.shift if isinstance(self.transform, Log) else None
         bounds = [self.lower, self.upper] if self.kind == "bounded" else None
         record = {"name": self.name, "kind": self.kind, "shift": shift, "bounds": bounds}
-        return record | {"limits": [v if np.isfinite(v) else None for v in self.limits]}
+        limits = [v if np.isfinite(v) else None for v in self.limits]
+        return record | {"limits": limits, "direction": self.direction}
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> ColumnKind:
@@ -82,7 +91,7 @@ class ColumnKind:
         found = make_kind(record["name"], record["kind"], record["shift"], record["bounds"])
         low, high = record.get("limits", (None, None))
         limits = -np.inf if low is None else low, np.inf if high is None else high
-        return dataclasses.replace(found, limits=limits)
+        return dataclasses.replace(found, limits=limits, direction=record.get("direction", 0))
 
     def settle(
         self, mean: np.ndarray, variance: np.ndarray, lower: np.ndarray, upper: np.ndarray
