@@ -132,7 +132,7 @@ def read_frame(
     problems.raise_if_any()
     cells_of = np.column_stack(list(Y.values()))
     if fitted is None:
-        found_kinds = with_directions(as_read.kinds, tuple(Y), cells_of, tasks, seen)
+        found_kinds = with_directions(as_read.kinds, tuple(Y), cells_of, tasks, seen, kinds)
         as_read = as_read._replace(kinds=found_kinds)
     numbers = {name: values for name, values in X.items() if name != time} | Y
     return UserTable(

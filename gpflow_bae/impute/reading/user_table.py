@@ -356,7 +356,7 @@ def from_arrays(
     times = X_rows[:, 0] if input_names else np.arange(float(len(Y_rows)))
     seen, columns, notes = scale_inputs(input_names, X_rows, times, found, fitted)
     if fitted is None:
-        kinds_now = with_directions(columns.kinds, names, Y_rows, row_tasks, seen)
+        kinds_now = with_directions(columns.kinds, names, Y_rows, row_tasks, seen, kinds)
         columns = columns._replace(kinds=kinds_now)
     return UserTable(
         Y,

@@ -38,6 +38,8 @@ def test_a_column_goes_one_way_if_twenty_steps_do() -> None:
 
     assert directions(table) == directions(table.sample(frac=1.0, random_state=1)) == [1, -1, 0, 0]
     assert directions(table.iloc[:20]) == [0] * 4  # eighteen steps
+    said = read_frame(table, names, "t", task="s", kinds={"meter": "continuous"})
+    assert [kind.direction for kind in said.columns.kinds] == [0, -1, 0, 0]
     plain = read_frame(table, names)
     assert not any(kind.direction for kind in plain.columns.kinds)
     kind = read_frame(table, names, "t", task="s").columns.kinds[1]

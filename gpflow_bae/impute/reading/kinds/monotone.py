@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ def with_directions(
     Y: np.ndarray,
     tasks: np.ndarray,
     X: np.ndarray,
+    said: Mapping[Any, Any] | str | None,
 ) -> tuple[ColumnKind, ...]:
     """The kinds, with the direction of columns that go one way along each series.
 
@@ -31,8 +32,9 @@ def with_directions(
     :param Y: outputs [rows, Q], NaN where missing.
     :param tasks: the name of each row's series [rows].
     :param X: inputs [rows, D]; without a single one rows are no series.
+    :param said: kinds that the user names, by column, or the one of all; these have no direction.
     """
-    if X.shape[1] != 1:
+    if X.shape[1] != 1 or isinstance(said, str):
         return tuple(kinds)
     found = []
     for kind in kinds:
@@ -43,7 +45,7 @@ def with_directions(
         for sign in (1, -1):
             goes_on = len(moved) >= _LEAST_STEPS and np.mean(sign * moved > 0.0) >= 0.5
             direction = sign if goes_on and (sign * moved >= 0.0).all() else direction
-        free = kind.kind not in ("binary", "category")
+        free = kind.kind != "binary" and kind.name not in (said or ())
         found.append(dataclasses.replace(kind, direction=direction) if free else kind)
     return tuple(found)
 
