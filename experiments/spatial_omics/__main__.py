@@ -64,7 +64,7 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "num_restarts",
         None,
-        "Fits that predictions average over. Default: 2 of up to 20,000 cells, and 1 of more.",
+        "Fits that predictions average over. Default: 4 of up to 2000 cells, 2 of up to 20,000.",
         1,
     )
     flags.DEFINE_boolean("hide_counts", False, "Hide a tenth of the counts, and score them.")

@@ -62,14 +62,14 @@ class SpatialPlan:
         would otherwise explain spatial variation too.
     :param num_inducing: inducing points of each slice; None for a quarter of its cells, and at most
         100.
-    :param batch_size: cells per step; None for 500 of up to 2000 cells, and 1000 of more, but at
+    :param batch_size: cells per step; None for 250 of up to 2000 cells, and 1000 of more, but at
         most eight million counts: 300 cells of 26,000 genes.
     :param parameters: independent Gaussians, or a mode (``"point"``); None for Gaussians for up to
         20,000 cells, as those of more cells are narrow. For a mode with few cells omit the hidden
         layer (``NetworkPlan(decoder_units=None)``), which overfits them.
     :param num_restarts: fits from different initial weights, over which predictions average; None
-        for 2 for up to 20,000 cells, and 1 for more. Fits differ somewhat, the more so for fewer
-        cells.
+        for 4 for up to 2000 cells, 2 for up to 20,000, and 1 for more. Fits differ somewhat, the
+        more so for fewer cells, and a fit to few cells takes half a minute.
     :param num_draws: draws of Gaussian parameters of all fits, over which predictions average.
     :param sampling: rounds of the chains of ``method="sampled"``; its ``num_samples`` is in total
         over all fits, and ``batch_size`` above replaces its own.
@@ -123,13 +123,14 @@ class SpatialPlan:
         )
 
     def _batch_size(self, num_cells: int, num_genes: int) -> int | None:
-        by_default = 500 if num_cells <= SMALL_TISSUE else 1000
+        by_default = 250 if num_cells <= SMALL_TISSUE else 1000
         size = self.batch_size or min(by_default, max(1, _MOST_IN_STEP // num_genes))
         return None if size >= num_cells else size
 
     def of_restarts(self, num_cells: int) -> list[SpatialPlan]:
         """Return the plan of each fit, with its share of draws and samples."""
-        number = self.num_restarts or (2 if num_cells <= _FEW_CELLS else 1)
+        by_default = 4 if num_cells <= SMALL_TISSUE else 2 if num_cells <= _FEW_CELLS else 1
+        number = self.num_restarts or by_default
         draws, samples = (-(-v // number) for v in (self.num_draws, self.sampling.num_samples))
         sampling = dataclasses.replace(self.sampling, num_samples=samples)
         return [dataclasses.replace(self, num_draws=draws, sampling=sampling)] * number

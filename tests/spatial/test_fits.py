@@ -141,7 +141,7 @@ def test_restarts_are_chains(tmp_path: pathlib.Path) -> None:
 
 def test_smaller_tissues_have_more_fits() -> None:
     """Which share draws and samples; and as many as are asked for of any tissue."""
-    for cells, number in ((2, 2), (20_000, 2), (20_001, 1)):
+    for cells, number in ((2, 4), (2000, 4), (2001, 2), (20_000, 2), (20_001, 1)):
         found = SpatialPlan().of_restarts(cells)
         assert len(found) == number
         assert all(plan.num_draws * number == 16 for plan in found)
@@ -196,19 +196,19 @@ def test_parameters_have_distributions(method: Any, monkeypatch: pytest.MonkeyPa
 
 
 def test_minibatches_by_the_numbers_of_cells_and_genes() -> None:
-    """All of few cells; else 500 or a thousand, or as many as have eight million counts."""
+    """All of few cells; else 250 or a thousand, or as many as have eight million counts."""
     plan = SpatialPlan()
     sizes = [
         plan.settings(cells, genes, 10).batch_size
         for cells, genes in (
-            (500, 170),
+            (250, 170),
             (1500, 170),
             (2001, 170),
             (39_000, 26_000),
             (501, 26_000),
         )
     ]
-    assert sizes == [None, 500, 1000, 307, 307]
+    assert sizes == [None, 250, 1000, 307, 250]
     assert dataclasses.replace(plan, batch_size=600).rounds(39_000, 26_000).batch_size == 600
 
 
@@ -222,7 +222,7 @@ def test_a_fit_that_ends_higher_than_it_began_is_an_error() -> None:
 def test_what_was_chosen_is_said() -> None:
     plan = SpatialPlan()
     assert plan.summary(948, 166, 800) == (
-        "SpatialBAE: 948 cells and 166 genes; 2 fits of 800 steps, each of 500 cells, with "
+        "SpatialBAE: 948 cells and 166 genes; 4 fits of 800 steps, each of 250 cells, with "
         "Gaussians of the parameters."
     )
     assert "; 1 fit of 1,500 steps, each of 307 cells, with a mode of the parameters." in (
