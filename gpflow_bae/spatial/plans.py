@@ -23,7 +23,7 @@ _SHORTEST, _LONGEST = 0.15, 1.2  # initial lengthscales, in extents of a slice
 _MAX_FOR_MOMENTS = 20_000, 40_000_000  # largest numbers of cells and counts for the genes' moments
 _FEW_CELLS = 20_000
 _LEARNING_RATE = 1e-2  # initial learning rate of Adam
-SMALL_TISSUE = 2000  # largest number of cells for which half of the work is enough
+SMALL_TISSUE = 2000  # largest number of cells without minibatches
 _MOST_IN_STEP = 8_000_000  # counts of a minibatch, and so its time and memory
 _LEAST_SPREAD = 0.1  # added to a gene's standard deviation of logarithms, a divisor
 
@@ -62,14 +62,14 @@ class SpatialPlan:
         would otherwise explain spatial variation too.
     :param num_inducing: inducing points of each slice; None for a quarter of its cells, and at most
         100.
-    :param batch_size: cells per step; None for 250 of up to 2000 cells, and 1000 of more, but at
+    :param batch_size: cells per step; None for all of up to 2000 cells, and 1000 for more, but at
         most eight million counts: 300 cells of 26,000 genes.
     :param parameters: independent Gaussians, or a mode (``"point"``); None for Gaussians for up to
         20,000 cells, as those of more cells are narrow. For a mode with few cells omit the hidden
         layer (``NetworkPlan(decoder_units=None)``), which overfits them.
     :param num_restarts: fits from different initial weights, over which predictions average; None
         for 4 for up to 2000 cells, 2 for up to 20,000, and 1 for more. Fits differ somewhat, the
-        more so for fewer cells, and a fit to few cells takes half a minute.
+        more so for fewer cells, and a fit to few cells takes a minute.
     :param num_draws: draws of Gaussian parameters of all fits, over which predictions average.
     :param sampling: rounds of the chains of ``method="sampled"``; its ``num_samples`` is in total
         over all fits, and ``batch_size`` above replaces its own.
@@ -123,7 +123,7 @@ class SpatialPlan:
         )
 
     def _batch_size(self, num_cells: int, num_genes: int) -> int | None:
-        by_default = 250 if num_cells <= SMALL_TISSUE else 1000
+        by_default = num_cells if num_cells <= SMALL_TISSUE else 1000
         size = self.batch_size or min(by_default, max(1, _MOST_IN_STEP // num_genes))
         return None if size >= num_cells else size
 

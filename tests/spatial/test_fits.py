@@ -196,19 +196,18 @@ def test_parameters_have_distributions(method: Any, monkeypatch: pytest.MonkeyPa
 
 
 def test_minibatches_by_the_numbers_of_cells_and_genes() -> None:
-    """All of few cells; else 250 or a thousand, or as many as have eight million counts."""
+    """All of few cells; else a thousand, or as many as have eight million counts."""
     plan = SpatialPlan()
     sizes = [
         plan.settings(cells, genes, 10).batch_size
         for cells, genes in (
-            (250, 170),
             (1500, 170),
-            (2001, 170),
+            (5000, 170),
             (39_000, 26_000),
-            (501, 26_000),
+            (1500, 26_000),
         )
     ]
-    assert sizes == [None, 250, 1000, 307, 250]
+    assert sizes == [None, 1000, 307, 307]
     assert dataclasses.replace(plan, batch_size=600).rounds(39_000, 26_000).batch_size == 600
 
 
@@ -222,7 +221,7 @@ def test_a_fit_that_ends_higher_than_it_began_is_an_error() -> None:
 def test_what_was_chosen_is_said() -> None:
     plan = SpatialPlan()
     assert plan.summary(948, 166, 800) == (
-        "SpatialBAE: 948 cells and 166 genes; 4 fits of 800 steps, each of 250 cells, with "
+        "SpatialBAE: 948 cells and 166 genes; 4 fits of 800 steps, each of all cells, with "
         "Gaussians of the parameters."
     )
     assert "; 1 fit of 1,500 steps, each of 307 cells, with a mode of the parameters." in (
