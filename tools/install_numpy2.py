@@ -43,6 +43,9 @@ def required(extras: list[str]) -> list[str]:
 
 def main() -> None:
     """Install the package of this folder, and the extras that are named."""
+    flags = [word for word in sys.argv[1:] if word.startswith("-")]
+    if flags:
+        sys.exit(f"{flags[0]} is no name of an extra.\n\n{__doc__}")
     pip("packaging", "setuptools>=64", "wheel")
     pip("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
     pip("--no-deps", next(r for r in importlib.metadata.requires(PACKAGES[0]) if "gpflow" in r))

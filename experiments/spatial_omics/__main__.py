@@ -19,7 +19,7 @@ from absl import flags
 
 from experiments.common import driver
 from experiments.common import flags as common_flags
-from experiments.spatial_omics.made import CELLS, GENES
+from experiments.spatial_omics.made import CELLS, DEPTH, GENES
 
 FLAGS = common_flags.FLAGS
 # These have no predictions.
@@ -57,7 +57,8 @@ def define_flags() -> None:
         "parameters",
         None,
         ["gaussian", "point"],
-        "Of variational fits, or a mode alone; by default Gaussians of up to 20,000 cells.",
+        "Of variational fits, or a mode alone; by default Gaussians of up to 20,000 cells, or "
+        "counts per gene.",
     )
     flags.DEFINE_integer("decoder_units", 16, "Of its hidden layer; 0 for none.", 0)
     flags.DEFINE_integer("batch_size", None, "Cells of a step.", 1)
@@ -116,8 +117,10 @@ def _plan(model: str) -> Any:
         "batch_size",
         "num_restarts",
     )
-    if chosen["parameters"] is None:  # as the library decides; real tissues here have few cells
-        is_gaussian = SpatialPlan().has_gaussian_parameters(FLAGS.cells)
+    if chosen["parameters"] is None:
+        # As the library decides; real tissues here have few cells, made ones about these counts.
+        per_gene = FLAGS.cells * min(2.0, DEPTH / FLAGS.genes)
+        is_gaussian = SpatialPlan().has_gaussian_parameters(FLAGS.cells, per_gene)
         chosen["parameters"] = "gaussian" if is_gaussian else "point"
     networks = NetworkPlan(
         decoder_units=FLAGS.decoder_units or None, weight_scale=FLAGS.weight_scale

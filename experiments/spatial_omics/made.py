@@ -14,7 +14,7 @@ _TYPES = 4
 _BATCH_EFFECT = 0.5  # standard deviation of logarithms of a batch's factors
 _POPULATION = 40_000  # cells that true differences are means over
 _AT_ONCE = 20_000_000  # rates that are made together
-_DEPTH = 500.0  # most counts of a median cell, roughly: those of a bin of a few micrometres
+DEPTH = 500.0  # most counts of a median cell, roughly: those of a bin of a few micrometres
 _MOST_HELD = 500  # cells that are held back, roughly, of a large tissue
 
 
@@ -36,7 +36,7 @@ def made(seed: int, num_batches: int = 1, num_cells: int = CELLS, num_genes: int
     import anndata
 
     rng = np.random.default_rng([seed, 0x3ADE])
-    base = rng.normal(0.0, 1.0, num_genes) - max(0.0, np.log(2.0 * num_genes / _DEPTH))
+    base = rng.normal(0.0, 1.0, num_genes) - max(0.0, np.log(2.0 * num_genes / DEPTH))
     of_layer = np.zeros((3, num_genes))
     of_layer[0, : num_genes // 3] = rng.normal(0.0, 0.6, num_genes // 3)
     second = slice(num_genes // 6, 5 * num_genes // 12)

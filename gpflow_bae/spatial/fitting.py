@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 import tensorflow as tf
 
 from .. import inference
@@ -85,6 +86,12 @@ def check_descended(losses: np.ndarray) -> None:
         )
 
 
+def _counts_per_gene(counts: Any) -> float:
+    """Return the sum of counts [N, P], an array or a sparse matrix, NaN where hidden, over P."""
+    stored = counts.data if scipy.sparse.issparse(counts) else counts
+    return float(np.nansum(stored, dtype=float)) / counts.shape[1]
+
+
 class _Fits:
     """Fits of one model from different initial values and with different seeds.
 
@@ -121,7 +128,8 @@ class _Fits:
             rest, asked = held_back(number, held_back_by)
             self._kept, self._others = ((data[0][rows], data[1][rows]) for rows in (rest, asked))
             fitted_to = prepare_data(model, self._kept)
-        gaussian = plan.has_gaussian_parameters(number)  # decided by the number of all cells
+        # Decided by all cells, those included that are held out.
+        gaussian = plan.has_gaussian_parameters(number, _counts_per_gene(data[1]))
         self._options: dict[str, Any] = {"progress": progress, "resume": resume}
         self._climb = PhasedFit(model, fitted_to, gaussian=gaussian, **self._options)
         self._settings = {

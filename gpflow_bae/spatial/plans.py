@@ -22,6 +22,7 @@ __all__ = ["SMALL_TISSUE", "NetworkPlan", "Outline", "SpatialPlan", "build_model
 _SHORTEST, _LONGEST = 0.15, 1.2  # initial lengthscales, in extents of a slice
 _MAX_FOR_MOMENTS = 20_000, 40_000_000  # largest numbers of cells and counts for the genes' moments
 _FEW_CELLS = 20_000
+_FEW_COUNTS = 20_000  # of a gene, in all cells
 _LEARNING_RATE = 1e-2  # initial learning rate of Adam
 SMALL_TISSUE = 2000  # largest number of cells without minibatches
 _MOST_IN_STEP = 8_000_000  # counts of a minibatch, and so its time and memory
@@ -65,8 +66,8 @@ class SpatialPlan:
     :param batch_size: cells per step; None for all of up to 2000 cells, and 1000 for more, but at
         most eight million counts: 300 cells of 26,000 genes.
     :param parameters: independent Gaussians, or a mode (``"point"``); None for Gaussians for up to
-        20,000 cells, as those of more cells are narrow. For a mode with few cells omit the hidden
-        layer (``NetworkPlan(decoder_units=None)``), which overfits them.
+        20,000 cells, or 20,000 counts per gene, as those of more are narrow. For a mode with few
+        cells omit the hidden layer (``NetworkPlan(decoder_units=None)``), which overfits them.
     :param num_restarts: fits from different initial weights, over which predictions average; None
         for 4 for up to 2000 cells, 2 for up to 20,000, and 1 for more. Fits differ somewhat, the
         more so for fewer cells, and a fit to few cells takes a minute.
@@ -135,21 +136,28 @@ class SpatialPlan:
         sampling = dataclasses.replace(self.sampling, num_samples=samples)
         return [dataclasses.replace(self, num_draws=draws, sampling=sampling)] * number
 
-    def summary(self, num_cells: int, num_genes: int, num_steps: int) -> str:
+    def summary(
+        self, num_cells: int, num_genes: int, counts_per_gene: float, num_steps: int
+    ) -> str:
         """Say in a line what a variational fit of a tissue does."""
         number = len(self.of_restarts(num_cells))
         batch = self._batch_size(num_cells, num_genes)
-        kind = "Gaussians" if self.has_gaussian_parameters(num_cells) else "a mode"
+        kind = "Gaussians"
+        if not self.has_gaussian_parameters(num_cells, counts_per_gene):
+            kind = "a mode"
         return (
             f"SpatialBAE: {num_cells:,} cells and {num_genes:,} genes; "
             f"{number} fit{'s' if number > 1 else ''} of {num_steps:,} steps, each of "
             f"{'all' if batch is None else f'{batch:,}'} cells, with {kind} of the parameters."
         )
 
-    def has_gaussian_parameters(self, num_cells: int) -> bool:
-        """Return whether parameters have independent Gaussian posteriors."""
+    def has_gaussian_parameters(self, num_cells: int, counts_per_gene: float) -> bool:
+        """Return whether parameters have independent Gaussian posteriors.
+
+        :param counts_per_gene: sum of all counts over the number of genes.
+        """
         if self.parameters is None:
-            return num_cells <= _FEW_CELLS
+            return num_cells <= _FEW_CELLS or counts_per_gene <= _FEW_COUNTS
         return self.parameters == "gaussian"
 
     def rounds(self, num_cells: int, num_genes: int) -> inference.AmortizedSettings:

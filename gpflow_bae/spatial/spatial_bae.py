@@ -159,7 +159,8 @@ class SpatialBAE(FittedCells):
             check_same_data(out_dir, digests, resume)
         num_steps = self.num_steps or (800 if tissue.num_cells <= SMALL_TISSUE else 1500)
         if self.progress:
-            print(plan.summary(tissue.num_cells, len(genes), num_steps), file=sys.stderr)
+            numbers = tissue.num_cells, len(genes), float(tissue.counts.sum()) / len(genes)
+            print(plan.summary(*numbers, num_steps), file=sys.stderr)
         data = fitted.inputs_of(tissue), tissue.observations()
         found = fitted_posterior(
             lambda: build_model(plan, fitted.outline, self.num_spatial, self.num_cell),

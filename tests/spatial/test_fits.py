@@ -13,7 +13,7 @@ import scipy.sparse
 
 from gpflow_bae.inference.starts.restarts import restart_seed
 from gpflow_bae.spatial import SpatialBAE, SpatialPlan, held_out, plans, tissue
-from gpflow_bae.spatial.fitting import check_descended
+from gpflow_bae.spatial.fitting import _counts_per_gene, check_descended
 from tests.spatial.tissues import made
 
 QUICK: dict[str, Any] = {"num_spatial": 1, "num_cell": 1, "progress": False}
@@ -220,10 +220,14 @@ def test_a_fit_that_ends_higher_than_it_began_is_an_error() -> None:
 
 def test_what_was_chosen_is_said() -> None:
     plan = SpatialPlan()
-    assert plan.summary(948, 166, 800) == (
+    assert plan.summary(948, 166, 300.0, 800) == (
         "SpatialBAE: 948 cells and 166 genes; 4 fits of 800 steps, each of all cells, with "
         "Gaussians of the parameters."
     )
-    assert "; 1 fit of 1,500 steps, each of 307 cells, with a mode of the parameters." in (
-        plan.summary(39_000, 26_000, 1500)
+    assert "; 1 fit of 1,500 steps, each of 1,000 cells, with a mode of the parameters." in (
+        plan.summary(580_000, 2000, 145_000.0, 1500)
     )
+    # Many cells in which each gene is rare.
+    assert "307 cells, with Gaussians of the" in plan.summary(39_000, 26_000, 750.0, 1500)
+    assert _counts_per_gene(np.array([[1.0, np.nan], [2.0, 4.0]])) == 3.5
+    assert _counts_per_gene(scipy.sparse.csr_matrix([[1.0, 0.0], [2.0, 4.0]])) == 3.5
