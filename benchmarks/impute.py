@@ -120,7 +120,7 @@ def _run_here(name: str) -> None:
         "advised": next(iter(result.summary)),
         "verdict": result.verdict,
         "checked": {m: s["rmse"] for m, s in result.summary.items()},
-        "expected": list(result.expected_error),
+        "expected": [v if np.isfinite(v) else None for v in result.expected_error],
         "filled_by": {str(column): method for column, method in imputer.methods_.items()},
         **commands.made_with(),
     }

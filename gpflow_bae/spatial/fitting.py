@@ -22,7 +22,7 @@ from .held_out import HeldOut, held_back
 from .networks import cell_loadings
 from .plans import SpatialPlan
 
-__all__ = ["FoundFit", "check_descended", "fitted_posterior"]
+__all__ = ["FoundFit", "check_descended", "counts_per_gene", "fitted_posterior"]
 
 
 class FoundFit(NamedTuple):
@@ -81,12 +81,12 @@ def check_descended(losses: np.ndarray) -> None:
     if len(losses) and losses[-1] > 1.1 * losses[0]:
         raise FloatingPointError(
             f"The fit diverged: its loss per cell rose from {losses[0]:.4g} to {losses[-1]:.4g}. "
-            "Nothing was written. Try another seed, or leave out genes and cells whose counts are "
-            "far above those of all others."
+            "The AnnData object is as it was. Try another seed, or leave out genes and cells whose "
+            "counts are far above those of all others."
         )
 
 
-def _counts_per_gene(counts: Any) -> float:
+def counts_per_gene(counts: Any) -> float:
     """Return the sum of counts [N, P], an array or a sparse matrix, NaN where hidden, over P."""
     stored = counts.data if scipy.sparse.issparse(counts) else counts
     return float(np.nansum(stored, dtype=float)) / counts.shape[1]
@@ -129,7 +129,7 @@ class _Fits:
             self._kept, self._others = ((data[0][rows], data[1][rows]) for rows in (rest, asked))
             fitted_to = prepare_data(model, self._kept)
         # Decided by all cells, those included that are held out.
-        gaussian = plan.has_gaussian_parameters(number, _counts_per_gene(data[1]))
+        gaussian = plan.has_gaussian_parameters(number, counts_per_gene(data[1]))
         self._options: dict[str, Any] = {"progress": progress, "resume": resume}
         self._climb = PhasedFit(model, fitted_to, gaussian=gaussian, **self._options)
         self._settings = {

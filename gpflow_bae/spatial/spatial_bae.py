@@ -26,7 +26,7 @@ from .expression import (
 )
 from .fitted import Fitted, check_same_data
 from .fitted_cells import FittedCells
-from .fitting import fitted_posterior
+from .fitting import counts_per_gene, fitted_posterior
 from .mapping import codes_of_slices, warn_of_sizes, with_genes_of_fit
 from .plans import SMALL_TISSUE, SpatialPlan, build_model
 from .predictions import DRAWS, SpatialPrediction, check_level, count_draws, counts_at
@@ -158,10 +158,11 @@ class SpatialBAE(FittedCells):
             digests = {"names of genes": digest(genes), "cells": cells}
             check_same_data(out_dir, digests, resume)
         num_steps = self.num_steps or (800 if tissue.num_cells <= SMALL_TISSUE else 1500)
-        if self.progress:
-            numbers = tissue.num_cells, len(genes), float(tissue.counts.sum()) / len(genes)
-            print(plan.summary(*numbers, num_steps), file=sys.stderr)
         data = fitted.inputs_of(tissue), tissue.observations()
+        if self.progress:
+            per_gene = counts_per_gene(data[1])
+            words = plan.summary(tissue.num_cells, len(genes), per_gene, num_steps)
+            print(words, file=sys.stderr)
         found = fitted_posterior(
             lambda: build_model(plan, fitted.outline, self.num_spatial, self.num_cell),
             data,

@@ -242,7 +242,10 @@ def test_a_method_by_name_is_fitted_alone_saved_and_read(tmp_path: pathlib.Path)
     assert check.filled_by == imputer.methods_
 
 
-def test_cells_beside_what_the_fit_never_missed_are_the_models(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("method", ["trees", "auto"])
+def test_cells_beside_what_the_fit_never_missed_are_the_models(
+    method: str, tmp_path: pathlib.Path
+) -> None:
     """Intervals of trees, narrow in the fit, would hold half of them; after a reload too."""
 
     def rows(number: int, seed: int) -> pd.DataFrame:
@@ -255,7 +258,8 @@ def test_cells_beside_what_the_fit_never_missed_are_the_models(tmp_path: pathlib
     table = rows(300, 0).astype({"sign": float})
     table.loc[np.random.default_rng(1).random(300) < 0.15, "x"] = np.nan
     names = list(table.columns)
-    trees = Imputer(names, method="trees", progress=False).fit(table)
+    trees = Imputer(names, method=method, progress=False).fit(table)
+    assert trees.methods_["x"] == "IterativeImputer with trees"
     whole = rows(400, 2).astype({"sign": float})
     known, strange = whole.assign(x=np.nan), whole.assign(x=np.nan, y=np.nan)
     found = trees.impute(strange)

@@ -13,7 +13,7 @@ import scipy.sparse
 
 from gpflow_bae.inference.starts.restarts import restart_seed
 from gpflow_bae.spatial import SpatialBAE, SpatialPlan, held_out, plans, tissue
-from gpflow_bae.spatial.fitting import _counts_per_gene, check_descended
+from gpflow_bae.spatial.fitting import check_descended, counts_per_gene
 from tests.spatial.tissues import made
 
 QUICK: dict[str, Any] = {"num_spatial": 1, "num_cell": 1, "progress": False}
@@ -229,5 +229,5 @@ def test_what_was_chosen_is_said() -> None:
     )
     # Many cells in which each gene is rare.
     assert "307 cells, with Gaussians of the" in plan.summary(39_000, 26_000, 750.0, 1500)
-    assert _counts_per_gene(np.array([[1.0, np.nan], [2.0, 4.0]])) == 3.5
-    assert _counts_per_gene(scipy.sparse.csr_matrix([[1.0, 0.0], [2.0, 4.0]])) == 3.5
+    assert counts_per_gene(np.array([[1.0, np.nan], [2.0, 4.0]])) == 3.5
+    assert counts_per_gene(scipy.sparse.csr_matrix([[1.0, 0.0], [2.0, 4.0]])) == 3.5

@@ -69,7 +69,7 @@ def read_categories(
     :param fitted: columns of the table of an earlier fit.
     :param said: whether the user says that these are categories, few as their cells may be.
     """
-    name, text, missing = cells.name, cells.text, cells.missing
+    name, text, missing = cells.name, _words_of(cells), cells.missing
     lower = text.str.lower()
     known, unknown = text[~missing], np.zeros(len(text), dtype=bool)
     truths = set(lower[~missing].unique()) <= {"true", "false"} and len(known) > 0
@@ -106,19 +106,26 @@ def read_categories(
     return Categories(found, unknown, notes)
 
 
+def _words_of(cells: Cells) -> pd.Series:
+    """The cells as words. Whole numbers have no decimals, as those of a column with holes do."""
+    words = cells.column.map(lambda cell: isinstance(cell, str)).to_numpy(dtype=bool)
+    return cells.text.where(words, cells.text.str.removesuffix(".0"))
+
+
 def _notes(cells: Cells, problems: Problems) -> tuple[str, ...]:
     """Notes on spellings that are read as one, and on categories that may be misspelt."""
-    known = cells.text[~cells.missing]
-    notes = []
-    for level, spellings in cells.column[~cells.missing].groupby(known.to_numpy(), sort=True):
-        different = sorted({cell for cell in spellings if isinstance(cell, str)})
-        if len(different) > 1:
-            shown = ", ".join(map(repr, different))
-            notes.append(f"Column {cells.name!r}: {shown} are read as {level!r}.")
+    words, notes = _words_of(cells), []
+    pairs = pd.DataFrame({"word": words, "cell": cells.column.astype(object)})[~cells.missing]
+    pairs = pairs[pairs["cell"].map(lambda cell: isinstance(cell, str))].drop_duplicates()
+    several = pairs[pairs["word"].duplicated(keep=False)]
+    for word, spellings in several.groupby("word")["cell"]:
+        shown = ", ".join(map(repr, sorted(spellings)))
+        notes.append(f"Column {cells.name!r}: {shown} are read as {word!r}.")
+    known = words[~cells.missing]
     counts = known.value_counts()
     single = sorted(counts.index[counts == 1], key=str)
     if single and len(known) >= _ENOUGH and len(single) <= min(_FEW, len(counts) - 1):
-        rows = [int(np.flatnonzero((cells.text == level).to_numpy())[0]) for level in single]
+        rows = [int(np.flatnonzero((words == level).to_numpy())[0]) for level in single]
         pairs = zip(single, map(problems.place, rows), strict=True)
         shown = ", ".join(f"{level!r} ({place})" for level, place in pairs)
         notes.append(
@@ -133,7 +140,7 @@ def _unknown(cells: Cells, unknown: np.ndarray, problems: Problems) -> tuple[str
     rows = np.flatnonzero(unknown)
     if not len(rows):
         return ()
-    words = list(dict.fromkeys(cells.text.to_numpy()[rows]))
+    words = list(dict.fromkeys(_words_of(cells).to_numpy()[rows]))
     shown = ", ".join(map(repr, words[:_FEW])) + (" and others" if len(words) > _FEW else "")
     return (
         f"Column {cells.name!r} holds {shown} in {len(rows)} cells, first in "
@@ -184,7 +191,7 @@ def _cells_of(
         values = column.cat.categories
     cells = Cells.read(pd.Series(values, dtype=object), table_format)
     written: dict[Any, Any] = {}
-    for cell, word, absent in zip(values, cells.text, cells.missing, strict=True):
+    for cell, word, absent in zip(values, _words_of(cells), cells.missing, strict=True):
         if not absent:
             written.setdefault(word, cell)
             written.setdefault(word.lower(), cell)

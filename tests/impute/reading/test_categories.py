@@ -182,6 +182,20 @@ def test_words_that_the_fit_has_not_seen_say_nothing(fitted: Imputer) -> None:
         pd.testing.assert_series_equal(found[name], missing[name])
 
 
+def test_codes_are_the_same_words_with_holes_and_without() -> None:
+    """A column of whole numbers with holes is one of floats."""
+    codes = np.arange(30) % 3 + 1
+    fitted = read_frame(
+        pd.DataFrame({"c": np.where(codes < 3, codes, np.nan), "v": codes}),
+        ["c", "v"],
+        kinds={"c": "category"},
+    )
+    new = pd.DataFrame({"c": [1, 2], "v": [1, 2]})
+    read = read_frame(new, ["c", "v"], kinds={"c": "category"}, fitted=fitted.columns)
+    assert not read.notes and not read.missing.any()
+    np.testing.assert_array_equal(read.Y[:, :2], np.eye(2))
+
+
 def test_spellings_and_single_cells_are_named() -> None:
     cells = ["a", "b"] * 15 + [" a", "a", "Q", None]
     user = read_frame(pd.DataFrame({"c": cells, "v": np.arange(34.0)}), ["c", "v"])

@@ -36,10 +36,10 @@ def with_directions(
     """
     if X.shape[1] != 1 or isinstance(said, str):
         return tuple(kinds)
-    found = []
+    found, series = [], list(_series(tasks, X))
     for kind in kinds:
         column = Y[:, list(names).index(kind.name)]
-        steps = [np.diff(v[~np.isnan(v)]) for v in (column[r] for r in _series(tasks, X))]
+        steps = [np.diff(v[~np.isnan(v)]) for v in (column[r] for r in series)]
         moved = np.concatenate([np.zeros(0), *steps])
         direction = 0
         for sign in (1, -1):
