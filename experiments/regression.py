@@ -8,7 +8,7 @@ units, 50,000 steps of warm-up), which needs NumPy 2 and the package. ``gpr`` is
 Gaussian process with a Matern-5/2 kernel, and ``forest`` a random forest. Scores are in standard
 deviations of the training rows' y: ``rmse``; ``nll_moments`` of the Gaussian with the predicted
 mean and deviation, as that benchmark has it; ``coverage_90`` of this Gaussian's interval; and
-``nll`` of the mixture over samples.
+``nll`` of the mixture over samples. The figure has predictions and truths of the test rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -81,7 +81,37 @@ def run(model: str, plan: Plan, options: driver.Options) -> driver.Outcome:
     }
     if log_density is not None:
         found["nll"] = -float(np.mean(log_density))
-    return driver.Outcome(metrics=found, num_parameters=0, seconds={"total": seconds})
+    return driver.Outcome(
+        metrics=found,
+        num_parameters=0,
+        seconds={"total": seconds},
+        figures={"predictions": _figure(*(v[:, 0] for v in (truth, mean, variance)))},
+    )
+
+
+def _figure(truth: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Any:
+    """Plot predictions and their 90 % intervals against truths [N], a hundred rows at most."""
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    from gpflow_bae.plotting import BLUE, GREY, VERMILION
+
+    shown = np.random.default_rng(0).permutation(len(truth))[:100]
+    truth, mean, end = truth[shown], mean[shown], 1.645 * np.sqrt(variance[shown])
+    outside = np.abs(truth - mean) > end
+    figure = Figure(figsize=(5.0, 4.2), layout="constrained")
+    axes = figure.subplots()
+    limits = [float(truth.min()) - 0.2, float(truth.max()) + 0.2]
+    axes.plot(limits, limits, color=GREY, linewidth=1.0)
+    for those, colour, name in (
+        (~outside, BLUE, "the interval holds the truth"),
+        (outside, VERMILION, "it does not"),
+    ):
+        style = {"fmt": "o", "markersize": 3.0, "linewidth": 1.0, "color": colour, "label": name}
+        axes.errorbar(truth[those], mean[those], yerr=end[those], **style)
+    axes.set(xlabel="truth (standard deviations)", ylabel="prediction, with a 90 % interval")
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    return figure
 
 
 _Found = tuple["np.ndarray", "np.ndarray", "np.ndarray | None"]
