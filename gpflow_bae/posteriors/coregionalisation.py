@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gpflow
@@ -158,31 +158,32 @@ class CoregionalisationPosterior:
         Y: np.ndarray,
         lengths: np.ndarray,
         where: np.ndarray,
-        rng: np.random.Generator,
+        rngs: Sequence[np.random.Generator],
     ) -> np.ndarray:
-        """Draw standard normal numbers [T, N, P], correlated as the cells in ``where`` are.
+        """Draw standard normal numbers [S, T, N, P], correlated as the cells in ``where`` are.
 
         Given the observed cells, by one of the models, which is drawn; noise included. Cells of
         different blocks are independent of each other. Other cells are NaN.
 
         :param X, Y, lengths, where: as in :meth:`predict_cells`.
+        :param rngs: of each of the S draws.
         """
-        model = self.models[int(rng.integers(len(self.models)))]
-        found = np.full(Y.shape, np.nan)
+        chosen = np.array([int(rng.integers(len(self.models))) for rng in rngs])
+        found = np.full((len(rngs), *Y.shape), np.nan)
         for place in places_of_blocks(X, Y, lengths, self.cells_per_block, of_empty=True):
             if not where[place.task, place.leaf].any():
                 continue
             (x, _, row, column, _, at, of), targets = block_at(X, Y, lengths, place, where)
             for part in np.array_split(np.arange(len(at)), -(-len(at) // _MOST_TOGETHER)):
-                covariance = model.predict_covariance(x, row, column, at[part], of[part]).numpy()
-                deviations = np.sqrt(np.maximum(np.diagonal(covariance), 1e-12))
-                variances, directions = np.linalg.eigh(
-                    covariance / deviations[:, None] / deviations
-                )
-                root = directions * np.sqrt(np.maximum(variances, 0.0))
                 cells = targets[part]
-                drawn = root @ rng.standard_normal(len(part))
-                found[place.task, cells[:, 0], cells[:, 1]] = drawn
+                for k in np.unique(chosen):
+                    covariance = self.models[k].predict_covariance(
+                        x, row, column, at[part], of[part]
+                    )
+                    root = _root_of_correlation(covariance.numpy())
+                    for s in np.flatnonzero(chosen == k):
+                        drawn = root @ rngs[s].standard_normal(len(part))
+                        found[s, place.task, cells[:, 0], cells[:, 1]] = drawn
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -232,6 +233,15 @@ class CoregionalisationPosterior:
             raise ValueError("This posterior does not have its data: pass given=(X, Y).")
         single = table.num_tasks == 1 and (given is None or np.ndim(given[0]) == 2)
         return table, TaskRows(not single, table.lengths.tolist())
+
+
+@check_shapes("covariance: [M, M]", "return: [M, M]")
+def _root_of_correlation(covariance: np.ndarray) -> np.ndarray:
+    """A matrix R with R R^T equal to the correlations."""
+    deviations = np.sqrt(np.maximum(np.diagonal(covariance), 1e-12))
+    variances, directions = np.linalg.eigh(covariance / deviations[:, None] / deviations)
+    root: np.ndarray = directions * np.sqrt(np.maximum(variances, 0.0))
+    return root
 
 
 def _parts_of(model: LinearCoregionalisation) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from check_shapes import check_shapes
@@ -20,6 +20,8 @@ from .rows import fit_rows, predict_rows
 
 __all__ = ["draw"]
 
+_MOST_VALUES = 20_000_000  # of draws that are kept at once
+
 
 def draw(fit: Fit, user: UserTable, number: int, seed: int) -> Iterator[np.ndarray]:
     """Values [T, N, P] of the missing cells, in the units of the outputs; others are NaN.
@@ -29,7 +31,7 @@ def draw(fit: Fit, user: UserTable, number: int, seed: int) -> Iterator[np.ndarr
     other parameters, too: those of a bootstrap of the rows (Little and Rubin 2002, section 10.2.3).
     With inputs parameters are those of the fit.
     """
-    rng = np.random.default_rng([seed, 0xD7])
+    rngs = np.random.default_rng([seed, 0xD7]).spawn(number)
     table = user.table
     where = ~table.observed & table.rows[..., None]
     mean, variance = fit.predict(user, where=where)
@@ -39,8 +41,7 @@ def draw(fit: Fit, user: UserTable, number: int, seed: int) -> Iterator[np.ndarr
     if fit.posterior is not None:
         residual = Z - fit.posterior.trend(user.calendar, Z.shape[:2])
     kinds = user.columns.kinds
-    for _ in range(number):
-        moved, noise = _residuals(fit.posterior, table, residual, where, rng)
+    for moved, noise in _residuals(fit.posterior, table, residual, where, rngs):
         drawn = mean + np.where(by_model, moved, 0.0) + np.sqrt(variance) * noise
         values = fit.standardiser.inverse_quantile(drawn, np.zeros(drawn.shape), 0.5)
         chance = fit.standardiser.inverse_moments(mean, variance)[0]
@@ -57,27 +58,39 @@ def _residuals(
     table: MultiOutputTable,
     residual: np.ndarray,
     where: np.ndarray,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """What other parameters add to the means, and standard normal numbers, of cells [T, N, P]."""
+    rngs: Sequence[np.random.Generator],
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Generate draws of cells [T, N, P].
+
+    :return: what other parameters add to the means, and standard normal numbers.
+    """
     if posterior is None:  # simple methods say nothing of how cells go together
-        return np.zeros(residual.shape), rng.standard_normal(residual.shape)
+        for rng in rngs:
+            yield np.zeros(residual.shape), rng.standard_normal(residual.shape)
+        return
     plan, rows = posterior.plan, table.rows
     if posterior.smooth is not None:
-        noise = posterior.smooth.draw_residuals(table.X, residual, table.lengths, where, rng)
-        return np.zeros(residual.shape), noise
+        together = max(1, _MOST_VALUES // residual.size)
+        for first in range(0, len(rngs), together):
+            noises = posterior.smooth.draw_residuals(
+                table.X, residual, table.lengths, where, rngs[first : first + together]
+            )
+            for noise in noises:
+                yield np.zeros(residual.shape), noise
+        return
     again = np.flatnonzero(rows[0])
-    chosen = rng.choice(again, len(again))
-    # A column may have no observation among the chosen rows; a cell at its mean adds nothing.
-    drawn = residual[:, chosen]
-    empty = np.isnan(drawn).all((0, 1))
-    drawn[:, 0, empty] = 0.0
-    of_rows = fit_rows(plan, with_outputs(table, drawn), drawn)
     before = predict_rows(posterior.of_rows, plan, table, residual)[0]
-    moved = predict_rows(of_rows, plan, table, residual)[0] - before
-    noise = np.full(residual.shape, np.nan)
-    noise[rows] = posterior.of_rows.draw_residuals(table.X[rows], residual[rows], rng)
-    return moved, noise
+    for rng in rngs:
+        chosen = rng.choice(again, len(again))
+        # A column may have no observation among the chosen rows; a cell at its mean adds nothing.
+        drawn = residual[:, chosen]
+        empty = np.isnan(drawn).all((0, 1))
+        drawn[:, 0, empty] = 0.0
+        of_rows = fit_rows(plan, with_outputs(table, drawn), drawn)
+        moved = predict_rows(of_rows, plan, table, residual)[0] - before
+        noise = np.full(residual.shape, np.nan)
+        noise[rows] = posterior.of_rows.draw_residuals(table.X[rows], residual[rows], rng)
+        yield moved, noise
 
 
 def _possible(
