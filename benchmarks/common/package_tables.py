@@ -80,9 +80,7 @@ def _demand(seed: int) -> RealGaps:
 def _airquality(seed: int) -> RealGaps:
     """A summer of daily air quality in New York, which has holes of its own."""
     frame = _of_r("datasets", "airquality")
-    frame["time"] = pd.to_datetime(
-        {"year": 1973, "month": frame["Month"], "day": frame["Day"]}
-    )
+    frame["time"] = pd.to_datetime({"year": 1973, "month": frame["Month"], "day": frame["Day"]})
     return _hide(frame, ["Ozone", "Solar.R", "Wind", "Temp"], seed, 3.0, time="time")
 
 
@@ -131,7 +129,7 @@ def _states(seed: int) -> RealGaps:
 
 def _quakes(seed: int) -> RealGaps:
     """Earthquakes near Fiji, at their places."""
-    frame = _of_r("datasets", "quakes")
+    frame = _of_r("datasets", "quakes").drop_duplicates(["lat", "long"])
     return _hide(frame, ["depth", "mag", "stations"], seed, 0.0, inputs=["lat", "long"])
 
 

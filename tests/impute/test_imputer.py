@@ -285,7 +285,7 @@ def test_a_method_that_is_too_slow_for_a_table_is_left_out_of_the_check(
 ) -> None:
     """And the report says so; the methods that are quick stay."""
     X, Y = arrays(stations()[1])
-    monkeypatch.setattr(choice, "_BUDGET", 0.0)
+    monkeypatch.setattr(choice, "_BUDGET", dict.fromkeys(choice._BUDGET, 0.0))
     result = Imputer(method="linear", progress=False).check(X, Y)
     assert result.methods == ("linear interpolation", "column means")
     assert "IterativeImputer and IterativeImputer with trees took no part" in result.hidden

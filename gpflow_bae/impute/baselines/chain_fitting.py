@@ -25,6 +25,7 @@ _TREES = 50
 _LEAST_LEAF = 2  # rows in a leaf
 _MOST_ROWS = 5000  # that a forest is grown from
 _MOST_COLUMNS = 20  # that are tried for a branch
+_LONG = 0.1  # seconds of a regression above which its trees are grown by all cores
 
 
 def fit_chains(
@@ -56,14 +57,18 @@ def fit_chains(
     columns = np.concatenate([Z, (beside - centre) / unit], axis=-1)
     known = np.flatnonzero(~np.isnan(columns).all(0))  # scikit-learn drops the others
     columns = columns[:, known]
+    seconds = _seconds(len(columns), columns.shape[1], trees)
     model: Any = BayesianRidge()
     if trees:
-        share = min(1.0, _MOST_COLUMNS / columns.shape[1])
         model = ExtraTreesRegressor(
-            _TREES, min_samples_leaf=_LEAST_LEAF, max_features=share, random_state=0
+            _TREES,
+            min_samples_leaf=_LEAST_LEAF,
+            max_features=min(1.0, _MOST_COLUMNS / columns.shape[1]),
+            random_state=0,
+            n_jobs=-1 if seconds > _LONG else None,
         )
     holes = np.flatnonzero(np.isnan(columns).any(0))
-    most = budget / (max(len(holes), 1) * _seconds(len(columns), columns.shape[1], trees))
+    most = budget / (max(len(holes), 1) * seconds)
     rounds = sorted({min(number, int(min(most, rounds[-1]))) for number in rounds} - {0})
     if not rounds:
         return []

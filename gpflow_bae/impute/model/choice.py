@@ -22,7 +22,7 @@ from .gaps import HiddenGaps
 
 __all__ = ["Choice", "GapErrors", "by_gap", "compare", "settled"]
 
-_BUDGET = 15.0  # of each of the methods that take long, in seconds of a usual core
+_BUDGET = {"iterative": 15.0, "trees": 45.0}  # of methods that take long, in seconds of a core
 _DOUBT = 0.5  # standard errors by which a simple method must be better than the GPs
 
 _Moments = tuple[np.ndarray, np.ndarray]
@@ -143,9 +143,9 @@ def compare(
     if of_gps is not None:
         errors[GP] = _errors(hidden, of_gps, truth, to_units)
     for name in names:
-        fits = []
+        fits, budget = [], _BUDGET.get(name, np.inf) / len(hidden)
         for gaps in hidden:
-            found = variants(name, gaps.table, context, _BUDGET / len(hidden))
+            found = variants(name, gaps.table, context, budget)
             fits.append({k: fit.predict(gaps.table, context.features) for k, fit in found.items()})
         shared = [setup for setup in fits[0] if all(setup in fit for fit in fits)]
         if not shared:
