@@ -22,7 +22,7 @@ from .gaps import HiddenGaps
 
 __all__ = ["Choice", "GapErrors", "by_gap", "compare", "settled"]
 
-_BUDGET = {"iterative": 15.0, "trees": 45.0}  # of methods that take long, in seconds of a core
+_BUDGET = {"iterative": 15.0, "trees": 60.0}  # of methods that take long, in seconds of a core
 _DOUBT = 0.5  # standard errors by which a simple method must be better than the GPs
 
 _Moments = tuple[np.ndarray, np.ndarray]
