@@ -167,10 +167,14 @@ def test_the_version_is_the_same_everywhere() -> None:
 
 def test_continuous_integration_runs_every_python_that_is_promised() -> None:
     workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
-    (line,) = re.findall(r"python: \[(.*)\]", workflow)
-    classifiers = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', SETUP.read_text())
-    assert re.findall(r'"(.+?)"', line) == classifiers
-    assert ".ci/run" in workflow
+    usual, with_numpy2 = (
+        re.findall(r'"(.+?)"', line) for line in re.findall(r"python: \[(.*)\]", workflow)
+    )
+    setup = SETUP.read_text()
+    classifiers = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', setup)
+    assert usual == classifiers and ".ci/run" in workflow
+    (beyond,) = re.findall(r'python_requires=">=3\.10,<3\.(\d+)"', setup)
+    assert with_numpy2[-1] == f"3.{int(beyond) - 1}" and "make test-numpy2" in workflow
 
 
 def test_the_conda_recipe_has_the_requirements_of_setup(metadata: email.message.Message) -> None:
