@@ -68,7 +68,7 @@ def calibrate(
     if not trials:
         ones = np.ones(Z.shape[-1])
         return ones, VarianceScales(ones, ones), np.nan
-    weight = np.stack([_weight(trials, truth, p) for p in range(Z.shape[-1])])
+    weight = _weights(trials, truth)
     moments = [stacked(weight, trial.smooth, trial.of_rows) for trial in trials]
     total = sum(
         float(np.sum(np.square((truth - mean)[trial.mask])))
@@ -118,14 +118,14 @@ def _quantile_level(num_gaps: int) -> float:
     return min(_LEVEL * (num_gaps + 1) / num_gaps, _HIGHEST)
 
 
-def _weight(trials: Sequence[Trial], truth: np.ndarray, p: int) -> float:
-    """The largest weight of the GPs whose squared error is within one standard error of the least.
+def _weights(trials: Sequence[Trial], truth: np.ndarray) -> np.ndarray:
+    """For each column the largest weight of the GPs whose error is not clearly above the least.
 
-    The rule is that of Hastie et al. (2009, section 7.10), with differences paired by gap, because
-    errors within a gap are correlated: a few long gaps must not give all weight to the rows. Gaps
-    of other columns count as few of a column's own.
+    That is a squared error within one standard error of the least. The rule is that of Hastie et
+    al. (2009, section 7.10), with differences paired by gap, because errors within a gap are
+    correlated: a few long gaps must not give all weight to the rows. Gaps of other columns count as
+    few of a column's own.
     """
-    moved, left, own = [], [], []  # the first two summed by gap: (m - n)^2 and (m - n)(y - m)
     masks = [trial.mask for trial in trials]
     unit = np.ones(truth.shape[-1])  # columns with larger errors may not outweigh others
     for q in range(len(unit)):
@@ -137,6 +137,7 @@ def _weight(trials: Sequence[Trial], truth: np.ndarray, p: int) -> float:
             np.mean(np.square(np.concatenate(cells, axis=1))) if any(map(np.size, cells)) else 0
         )
         unit[q] = np.sqrt(square) if square > 0.0 else 1.0
+    moved, left, columns = [], [], []  # the first two summed by gap: (m - n)^2 and (m - n)(y - m)
     for trial in trials:
         number, column = trial.gaps.gap[trial.mask], np.nonzero(trial.mask)[2]
         place = column * trial.gaps.num_gaps + number
@@ -145,21 +146,32 @@ def _weight(trials: Sequence[Trial], truth: np.ndarray, p: int) -> float:
         there = np.unique(place)
         moved.append(np.bincount(place, np.square(apart))[there])
         left.append(np.bincount(place, apart * missed)[there])
-        own.append(there // trial.gaps.num_gaps == p)
+        columns.append(there // trial.gaps.num_gaps)
     squares, products = np.concatenate(moved), np.concatenate(left)
     # With weight 1 - r the squared error of a gap is that of the models, and 2 r (m - n)(y - m)
     # + r^2 (m - n)^2: of all gaps least at r*.
-    counts = gap_weights(np.concatenate(own))
-    if not (counts * squares).sum() > 0.0:
-        return 1.0
     shares = np.linspace(0.0, 1.0, _SHARES)[:, None]
     errors = 2.0 * shares * products + np.square(shares) * squares  # [shares, gaps]
+    of_gap = np.concatenate(columns)
+    return np.array([_weight(errors, squares, of_gap == p) for p in range(len(unit))])
+
+
+def _weight(errors: np.ndarray, squares: np.ndarray, own: np.ndarray) -> float:
+    """The weight of a column.
+
+    :param errors: excess of the squared error [shares, gaps].
+    :param squares: of the difference of both predictions [gaps].
+    :param own: whether a gap is the column's [gaps].
+    """
+    counts = gap_weights(own)
+    if not (counts * squares).sum() > 0.0:
+        return 1.0
     least = int(np.argmin(errors @ counts))
     worse = errors - errors[least]
     excess = worse @ counts
     mean = excess / counts.sum()
     doubt = np.sqrt(np.square(worse - mean[:, None]) @ np.square(counts))
-    return 1.0 - float(shares[np.argmax(excess <= doubt), 0])
+    return 1.0 - np.linspace(0.0, 1.0, _SHARES)[np.argmax(excess <= doubt)]
 
 
 @check_shapes("own: [gaps]", "return: [gaps]")

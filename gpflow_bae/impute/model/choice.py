@@ -96,15 +96,17 @@ class Choice:
             return tuple(found)
         gap, column = np.nonzero(errors[first].counts)
         cells = np.maximum(errors[first].counts.sum(0), 1.0)
+        differences = {}
+        for name, rival in errors.items():
+            unit = (rival.squares + errors[first].squares).sum(0) / cells
+            # Relative to the columns' errors: badly predicted ones may not outweigh others.
+            excess = (rival.squares - errors[first].squares) / np.where(unit > 0.0, unit, 1.0)
+            differences[name] = excess[gap, column]
         for p in range(len(self.methods)):
             counts, lowest = gap_weights(column == p), 0.0
-            for name, rival in errors.items():
-                unit = (rival.squares + errors[first].squares).sum(0) / cells
-                # Relative to the columns' errors: badly predicted ones may not outweigh others.
-                differences = rival.squares - errors[first].squares
-                differences = (differences / np.where(unit > 0.0, unit, 1.0))[gap, column]
-                gain = float(differences @ counts)
-                rest = differences - gain / counts.sum()
+            for name, excess in differences.items():
+                gain = float(excess @ counts)
+                rest = excess - gain / counts.sum()
                 doubt = np.sqrt(np.square(rest) @ np.square(counts))
                 if gain < lowest and gain < -_DOUBT * doubt:
                     found[p], lowest = name, gain

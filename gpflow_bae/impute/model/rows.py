@@ -7,9 +7,9 @@ has full rank and is fitted to all rows at once.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
-import scipy.linalg
 from check_shapes import check_shapes
 
 from ...data import MultiOutputTable
@@ -20,7 +20,7 @@ __all__ = ["GaussianRows", "fit_rows", "predict_rows"]
 _PSEUDO_ROWS = 3.0  # with independent columns of unit variance, which keep the covariance definite
 _MOST_ROUNDS = 60
 _CONVERGED = 1e-3  # largest change of a covariance between rounds
-_WIDE = 40  # columns above which patterns are solved for one by one, as their observed columns
+_WIDE = 40  # columns above which patterns are solved for one by one, as their missing columns
 _BATCH = 4096  # patterns of missing cells that are solved for at once
 
 
@@ -50,8 +50,9 @@ class GaussianRows:
             filled, left = _conditional(mean, covariance, values, shown)
             new_mean = filled.mean(0)
             centred = filled - new_mean
-            spread = sum(len(rows) * covariance for rows, covariance in left)
-            total = centred.T @ centred + spread + _PSEUDO_ROWS * np.eye(width)
+            total = centred.T @ centred + _PSEUDO_ROWS * np.eye(width)
+            for rows, columns, own in left:
+                total[np.ix_(columns, columns)] += len(rows) * own
             new = total / (len(values) + _PSEUDO_ROWS)
             change = np.abs(new - covariance).max()
             mean, covariance = new_mean, new
@@ -65,9 +66,9 @@ class GaussianRows:
         values = np.concatenate([Z, X], axis=-1)
         shown = ~np.isnan(values)
         filled, left = _conditional(self.mean, self.covariance, values, shown)
-        variance = np.empty_like(values)
-        for rows, covariance in left:
-            variance[rows] = np.maximum(np.diagonal(covariance), 0.0)
+        variance = np.zeros_like(values)
+        for rows, columns, own in left:
+            variance[np.ix_(rows, columns)] = np.maximum(np.diagonal(own), 0.0)
         P = Z.shape[1]
         return filled[:, :P], np.where(shown, 0.0, variance)[:, :P]
 
@@ -80,13 +81,14 @@ class GaussianRows:
         values = np.concatenate([Z, X], axis=-1)
         shown = ~np.isnan(values)
         found = np.zeros(values.shape)
-        for rows, _, left in _patterns(self.covariance, shown):
+        for rows, columns, _, left in _patterns(self.covariance, shown):
             deviations = np.sqrt(np.maximum(np.diagonal(left), 1e-12))
             correlation = left / deviations[:, None] / deviations
-            correlation[shown[rows[0]]] = 0.0
+            correlation[shown[rows[0], columns]] = 0.0
             variances, directions = np.linalg.eigh(correlation)
             root = directions * np.sqrt(np.maximum(variances, 0.0))
-            found[rows] = rng.standard_normal((len(rows), len(root))) @ root.T
+            drawn = rng.standard_normal((len(rows), len(root))) @ root.T
+            found[np.ix_(rows, columns)] = drawn
         return found[:, : Z.shape[1]]
 
 
@@ -118,47 +120,50 @@ def _inputs(plan: Plan, table: MultiOutputTable) -> np.ndarray:
 
 def _conditional(
     mean: np.ndarray, covariance: np.ndarray, values: np.ndarray, shown: np.ndarray
-) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
+) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray, np.ndarray]]]:
     """Rows with missing cells at their conditional means, and the conditional covariances.
 
-    The latter are those of each pattern of observed columns, beside the numbers of its rows.
+    The latter are those of each pattern of observed columns: the numbers of its rows, those of
+    columns, and the covariance of these, zero where observed.
     """
-    filled = np.empty_like(values)
+    filled = np.array(values)
     centred = np.where(shown, values - mean, 0.0)
     covariances = []
-    for rows, gain, left in _patterns(covariance, shown):
-        filled[rows] = mean + centred[rows] @ gain.T
-        covariances.append((rows, left))
+    for rows, columns, gain, left in _patterns(covariance, shown):
+        filled[np.ix_(rows, columns)] = mean[columns] + centred[rows] @ gain.T
+        covariances.append((rows, columns, left))
     return np.where(shown, values, filled), covariances
 
 
 def _patterns(
     covariance: np.ndarray, shown: np.ndarray
-) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """For each pattern of observed columns: its rows, the coefficients of the regression on the
-    observed columns, and the conditional covariance of the others.
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """Generate the patterns of observed columns.
+
+    :return: for each the rows; columns that hold its C missing ones; the coefficients [C, P] of
+        their regression on the observed columns, for rows that are zero where missing; and their
+        conditional covariance [C, C], zero where observed.
     """
     patterns, of_row = np.unique(shown, axis=0, return_inverse=True)
     order = np.argsort(of_row.ravel(), kind="stable")
     rows = np.split(order, np.cumsum(np.bincount(of_row.ravel()))[:-1])
-    found = []
-    if len(covariance) > _WIDE:
+    width = len(covariance)
+    if width > _WIDE:
+        # The covariance of the missing columns is the inverse of their part of the precision.
+        precision = np.linalg.inv(covariance)
         for own, known in zip(rows, patterns, strict=True):
-            gain, left = np.zeros((2, *covariance.shape))
-            cross = covariance[np.ix_(known, ~known)]
-            solved = scipy.linalg.solve(covariance[np.ix_(known, known)], cross, assume_a="pos")
-            gain[np.ix_(~known, known)] = solved.T
-            left[np.ix_(~known, ~known)] = covariance[np.ix_(~known, ~known)] - solved.T @ cross
-            found.append((own, gain, left))
-        return found
+            columns = np.flatnonzero(~known)
+            left = np.linalg.inv(precision[np.ix_(columns, columns)])
+            yield own, columns, -left @ precision[columns], left
+        return
     for first in range(0, len(patterns), _BATCH):
         known = patterns[first : first + _BATCH].astype(float)
         both = known[:, :, None] * known[:, None, :]
         # Missing columns are made independent of the observed ones.
-        observed = both * covariance + (1.0 - known)[:, :, None] * np.eye(len(covariance))
+        observed = both * covariance + (1.0 - known)[:, :, None] * np.eye(width)
         cross = known[:, :, None] * covariance
         gains = np.swapaxes(np.linalg.solve(observed, cross), 1, 2)
         left = covariance - gains @ cross
-        hidden = (1.0 - known)[:, :, None] * (1.0 - known)[:, None, :]
-        found += list(zip(rows[first : first + _BATCH], gains, hidden * left, strict=True))
-    return found
+        left *= (1.0 - known)[:, :, None] * (1.0 - known)[:, None, :]
+        for own, *found in zip(rows[first : first + _BATCH], gains, left, strict=True):
+            yield own, np.arange(width), *found

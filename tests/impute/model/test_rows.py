@@ -97,6 +97,34 @@ def test_weights_and_variances_are_those_that_made_the_gaps(weight: float) -> No
     np.testing.assert_allclose(scales.reach, spreads[0, 0])
 
 
+def test_many_columns_are_conditioned_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the inverse of the missing columns' precision, and by the observed ones' covariance."""
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((80, 4)) @ rng.standard_normal((4, 45)) + rng.standard_normal((80, 45))
+    Z[rng.random(Z.shape) < 0.15] = np.nan
+    Z[3], X = np.nan, np.zeros((80, 0))
+    wide = GaussianRows.fit(X, Z)
+    monkeypatch.setattr("gpflow_bae.impute.model.rows._WIDE", 100)
+    narrow = GaussianRows.fit(X, Z)
+    np.testing.assert_allclose(wide.covariance, narrow.covariance, atol=1e-9)
+    expected = narrow.predict(X, Z)
+    monkeypatch.undo()
+    for found, moment in zip(narrow.predict(X, Z), expected, strict=True):
+        np.testing.assert_allclose(found, moment, atol=1e-9)
+    # Of 4000 draws of a row the standard error of a correlation is at most 0.016.
+    many = np.repeat(Z[:1], 4000, axis=0)
+    drawn = narrow.draw_residuals(np.zeros((4000, 0)), many, rng)
+    hole = np.isnan(Z[0])
+    K = narrow.covariance
+    left = K[np.ix_(hole, hole)] - K[np.ix_(hole, ~hole)] @ np.linalg.solve(
+        K[np.ix_(~hole, ~hole)], K[np.ix_(~hole, hole)]
+    )
+    deviations = np.sqrt(np.diagonal(left))
+    correlation = np.corrcoef(drawn[:, hole].T)
+    np.testing.assert_allclose(correlation, left / deviations[:, None] / deviations, atol=0.07)
+    assert (drawn[:, ~hole] == 0.0).all()
+
+
 def test_without_gaps_models_stand_alone() -> None:
     Z = rows(30)[None]
     weight, scales, error = calibrate([], Z, Z)
