@@ -115,7 +115,9 @@ class BankPosterior:
     def load(cls: type[PosteriorT], path: str | os.PathLike[str], model: Any) -> PosteriorT:
         """Read a posterior that :meth:`save` wrote; its predictions are the same.
 
-        :param model: built as it was for sampling; the values of its parameters do not matter.
+        :param model: built as it was for sampling; the values of its parameters do not matter. They
+            become those of a fit of one sample, as an optimised one is, so that the model predicts
+            by itself as well.
         :raises FileNotFoundError: if there is no such file.
         :raises ValueError: for a file that is truncated, damaged, of another kind or version, of
             samples of another model, or of one with other parts that are not sampled: a kernel,
@@ -131,7 +133,10 @@ class BankPosterior:
         if "parts" not in header:
             warn_of_unknown_parts(path, header)
         bank = Bank.from_contents(header, arrays)
-        return cls._restored(model, bank, part_of(arrays, "posterior/"))
+        found = cls._restored(model, bank, part_of(arrays, "posterior/"))
+        if found.num_samples == 1:
+            model.sampled.assign([bank.parameters[name][0, 0] for name in model.sampled.paths])
+        return found
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays that are saved in addition to the bank."""

@@ -54,6 +54,24 @@ def test_files_may_be_named_from_home(
     assert Bank.load("~/bank.npz").num_samples == posterior.bank.num_samples
 
 
+def test_a_fit_of_one_sample_gives_its_values_to_the_model(tmp_path: pathlib.Path) -> None:
+    """Whose own predictions are then those of the model that was fitted; chains leave it alone."""
+    model, data = small.make_model(), small.data()
+    point = Posterior.from_point(model, data)
+    point.save(tmp_path / "point.npz")
+    other = small.make_model()
+    for parameter in other.sampled.parameters:
+        parameter.unconstrained_variable.assign_add(0.5 * np.ones(parameter.shape))
+    before = [np.array(v) for v in other.sampled.values()]
+    small.posterior(codes=True).save(tmp_path / "chain.npz")
+    Posterior.load(tmp_path / "chain.npz", other)
+    for value, kept in zip(other.sampled.values(), before, strict=True):
+        np.testing.assert_array_equal(value, kept)
+    Posterior.load(tmp_path / "point.npz", other)
+    for value, expected in zip(other.sampled.values(), model.sampled.values(), strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
 def test_another_process_predicts_the_same_to_the_bit(
     posterior: Posterior, tmp_path: pathlib.Path
 ) -> None:

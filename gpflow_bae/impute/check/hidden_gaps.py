@@ -19,6 +19,7 @@ from ..method_names import AUTO, GP, names_for
 from ..model.choice import GapErrors, by_gap
 from ..model.fitted import Fit
 from ..model.gaps import HiddenGaps, hide_gaps
+from ..reading.indicators import groups
 from ..reading.kinds.column_kind import ColumnKind
 from ..reading.kinds.limits import doubtful_values
 from ..reading.user_table import UserTable
@@ -163,16 +164,28 @@ def _judged(
 ) -> CheckResult:
     """The result: averages over columns, and the verdict."""
     summary: dict[str, dict[str, float]] = {}
-    for name, columns in per_column.items():
-        found = list(columns.values())
-        summary[name] = {
-            metric: float(np.mean([scores[metric] for scores in found if metric in scores]))
-            for metric in dict.fromkeys(itertools.chain(*found))
-        }
     first = next(iter(errors))
     tested = np.flatnonzero(gaps.table.test_mask.any((0, 1)))
-    of_tested = {n: GapErrors(e.squares[:, tested], e.counts[:, tested]) for n, e in errors.items()}
-    names = [gaps.table.output_names[p] for p in tested]
+    of_columns = [gaps.table.output_names[p] for p in tested]
+    together = groups(of_columns)
+    variances = np.square(spread(gaps.table.Y, axis=(0, 1)))[tested]
+    for name, columns in per_column.items():
+        parts = [
+            _of_category([columns[of_columns[k]] for k in own], variances[own]) for own in together
+        ]
+        summary[name] = {
+            metric: float(np.mean([scores[metric] for scores in parts if metric in scores]))
+            for metric in dict.fromkeys(itertools.chain(*parts))
+        }
+    # A category counts as one column: the squared error of all its probabilities.
+    shares = np.zeros((len(tested), len(together)))
+    for g, own in enumerate(together):
+        shares[own, g] = variances[own] / variances[own].sum()
+    firsts = tested[[own[0] for own in together]]
+    of_tested = {
+        n: GapErrors(e.squares[:, tested] @ shares, e.counts[:, firsts]) for n, e in errors.items()
+    }
+    names = [getattr(of_columns[own[0]], "column", of_columns[own[0]]) for own in together]
     coverage = summary[first].get("coverage_90")
     verdict = decide(of_tested, names, coverage, seed, filled_by if chosen else None)
     return CheckResult(
@@ -184,3 +197,19 @@ def _judged(
         filled_by=filled_by,
         num_hidden=gaps.num_cells,
     )
+
+
+def _of_category(columns: Sequence[Mapping[str, float]], variances: np.ndarray) -> dict[str, float]:
+    """Scores of what was one column of the table, of those of its columns of zeros and ones.
+
+    Squared errors are weighted by variances, so that rare categories count for little.
+    """
+    weights = variances / variances.sum()
+    found = {}
+    for metric in dict.fromkeys(itertools.chain(*columns)):
+        power = 2.0 if metric == "rmse" else 1.0
+        there = [metric in scores for scores in columns]
+        values = np.array([scores[metric] for scores in columns if metric in scores])
+        own = weights[there] / weights[there].sum()
+        found[metric] = float((own @ values**power) ** (1.0 / power))
+    return found

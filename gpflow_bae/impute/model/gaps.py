@@ -83,7 +83,8 @@ def hide_gaps(
     inputs but the first), with the runs of other columns that cover most of the same rows. Complete
     columns stay complete: nothing has to be filled there. A gap longer than an eighth of the
     observed cells of its columns is cut to that. In a table without missing cells single cells of
-    all columns are hidden. Columns of one category are hidden together.
+    all columns are hidden. Columns of one category are hidden together. What is left of a column
+    has more than one value: the only cell of a category stays.
 
     :param table: the table; its test cells are ignored.
     :param fraction: share of the observed cells of the columns with holes, in (0, 1); more where
@@ -117,6 +118,8 @@ def hide_gaps(
     allowed = np.maximum(max(_MOST, fraction) * count, 1.0)
     allowed[count < 2] = 0.0  # a column keeps at least one cell
     longest = np.maximum(_LONGEST * count, 1.0)
+    unusual = _unusual(np.where(shown, table.Y[task, row], np.nan))
+    left = unusual.sum((0, 1))
     wanted = fraction * count[columns].sum()
     number = np.full(shown.shape, -1)
     hidden = np.zeros(len(count))
@@ -145,6 +148,10 @@ def hide_gaps(
             # Most of the window must be free, or long gaps would be cut to pieces by earlier ones.
             if 2 * cells.sum() < window.sum() or (cells.sum(0) > allowed - hidden).any():
                 continue
+            gone = (cells & unusual[series]).sum(0)
+            if ((gone > 0) & (gone >= left)).any():
+                continue
+            left -= gone
             number[series][cells] = placed
             hidden += cells.sum(0)
             placed += 1
@@ -177,6 +184,17 @@ def hide_gaps_if_any(
 def with_outputs(table: MultiOutputTable, Y: np.ndarray) -> MultiOutputTable:
     """The table with other values [T, N, P] of its outputs, and without test cells."""
     return dataclasses.replace(table, Y=Y, truth=Y, test_mask=np.zeros(Y.shape, bool))
+
+
+def _unusual(values: np.ndarray) -> np.ndarray:
+    """Which values [G, L, P] differ from their column's most frequent one; NaN do not."""
+    found = ~np.isnan(values)
+    for p in range(values.shape[-1]):
+        column = values[..., p]
+        distinct, counts = np.unique(column[found[..., p]], return_counts=True)
+        if len(distinct):
+            found[..., p] &= column != distinct[np.argmax(counts)]
+    return found
 
 
 def _gaps(missing: np.ndarray) -> list[_Gap]:

@@ -19,6 +19,7 @@ __all__ = ["Categories", "are_categories", "fill_categories", "read_categories"]
 _MOST = 50  # categories of a column that models see; cells of others have none of these
 _FREE = 0.5  # categories for each observed cell, above which text is no column of categories
 _FEW = 5  # categories that may be as rare as that in a column that is mostly observed
+_RARE = 0.2  # share of the observed cells in which all categories of a single cell are named
 _ENOUGH = 20  # observed cells from which a category of a single one is named
 _NUMBER = re.compile("[<>≤≥+\N{MINUS SIGN}-]?=?\\s*[.,]?\\d.*")
 
@@ -124,10 +125,13 @@ def _notes(cells: Cells, problems: Problems) -> tuple[str, ...]:
     known = words[~cells.missing]
     counts = known.value_counts()
     single = sorted(counts.index[counts == 1], key=str)
-    if single and len(known) >= _ENOUGH and len(single) <= min(_FEW, len(counts) - 1):
-        rows = [int(np.flatnonzero((words == level).to_numpy())[0]) for level in single]
-        pairs = zip(single, map(problems.place, rows), strict=True)
+    # Of a column in which most words are rare none of them is more likely to be misspelt.
+    if single and len(known) >= _ENOUGH and len(single) <= _RARE * len(known):
+        rows = [int(np.flatnonzero((words == level).to_numpy())[0]) for level in single[:_FEW]]
+        pairs = zip(single, map(problems.place, rows), strict=False)
         shown = ", ".join(f"{level!r} ({place})" for level, place in pairs)
+        if len(single) > _FEW:
+            shown += f" and {len(single) - _FEW} more"
         notes.append(
             f"Column {cells.name!r} has categories of a single cell: {shown}. Correct them if they "
             "are misspelt."

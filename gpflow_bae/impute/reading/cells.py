@@ -233,7 +233,7 @@ def _advice(cells: np.ndarray, table_format: TableFormat, many: bool) -> str:
     if len(words) <= 3:
         return (
             "Correct the cells, or leave them empty; if that is what they say, pass "
-            f"{option('missing_values', words)}."
+            f"{option('missing_values', words)}, with such words of other columns beside them."
         )
     return "Correct the cells, or leave them empty."
 

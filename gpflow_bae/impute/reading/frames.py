@@ -194,9 +194,10 @@ def _usable(
             if str(name).strip() in [str(c).strip() for c in found]:
                 hints.append(f"Remove the spaces around {str(name).strip()!r} in the header.")
                 continue
-            near = difflib.get_close_matches(str(name), map(str, found), 1, 0.7)
+            spelt = {str(c).casefold(): str(c) for c in reversed(found)}
+            near = difflib.get_close_matches(str(name).casefold(), spelt, 1, 0.7)
             if near:
-                hints.append(f"Did you mean {near[0]!r} for {name!r}?")
+                hints.append(f"Did you mean {spelt[near[0]]!r} for {name!r}?")
         problems.add(f"There is no column {absent} in the table; it has {found}", " ".join(hints))
     usable = set(named) - set(absent)
     for what, count in (("named", collections.Counter(named)), ("in the table", there)):

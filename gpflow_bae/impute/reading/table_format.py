@@ -73,5 +73,6 @@ def option(name: str, value: Any) -> str:
         flag = f"--{name}" if value else f"--no{name}"
     else:
         words = value if isinstance(value, str) else ",".join(value)
-        flag = f"--{name}={words}"
+        plain = words.replace("-", "").isalnum()
+        flag = f"--{name}={words if plain else repr(words)}"
     return setting(flag, f"table_format=TableFormat({name}={value!r})")

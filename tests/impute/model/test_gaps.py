@@ -117,3 +117,13 @@ def test_evenly_drawn_gaps_have_the_tables_share_of_long_ones() -> None:
         return found
 
     assert np.abs(long_ones(True)).max() <= 2.0 < np.abs(long_ones(False)).max()
+
+
+def test_the_only_cell_of_a_value_stays() -> None:
+    """A column of zeros and ones with one 1 would be constant without it."""
+    Y = np.random.default_rng(0).standard_normal((1, 40, 2))
+    Y[0, :, 1] = np.arange(40) == 7
+    table = MultiOutputTable(np.zeros((1, 40, 0)), Y)
+    for seed in range(30):
+        left = hide_gaps(table, 0.3, seed).table.Y
+        assert left[0, 7, 1] == 1.0 and np.nanmin(left[..., 1]) == 0.0

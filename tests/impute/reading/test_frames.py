@@ -156,6 +156,7 @@ def test_all_problems_come_at_once_with_the_lines_of_the_file(tmp_path: pathlib.
     [
         ({"outputs": ["a", "c"]}, r"no column \['c'\] in the table"),
         ({"outputs": ["a", "Remark"]}, r"Did you mean 'remark' for 'Remark'\?"),
+        ({"outputs": ["A"]}, r"Did you mean 'a' for 'A'\?"),
         ({"outputs": ["a"], "time": None}, "rows in no order are no series"),
         ({"outputs": []}, r"name the columns to fill. Columns with missing cells are \['a', 'b'\]"),
         ({"inputs": ["a"]}, r"Columns \['a'\] are named twice"),
