@@ -18,6 +18,7 @@ imputer fills each, and scikit-learn's IterativeImputer with forests.
 
 from __future__ import annotations
 
+import collections
 import json
 import pathlib
 import resource
@@ -140,6 +141,7 @@ def _run_here(name: str) -> None:
         **commands.made_with(),
     }
     if name in SIZES:
+        record["filled_by"] = collections.Counter(imputer.methods_.values())
         commands.write(FLAGS.out_file, record)
         print(f"{name}: {record['cpu_seconds']:.0f} s of CPU, {record['gigabytes']:.1f} GB")
         return
@@ -180,7 +182,7 @@ def _run_packaged(name: str, began: float) -> None:
         "rows": len(case.frame),
         "columns": len(case.arguments["outputs"]),
         "seconds": seconds,
-        "filled_by": {str(column): method for column, method in imputer.methods_.items()},
+        "filled_by": collections.Counter(imputer.methods_.values()),
         "methods": found | {"forests": forest_scores(case, FLAGS.seed)},
         "aside": name in ASIDE,
         **commands.made_with(),
@@ -369,20 +371,33 @@ def _of_packages(runs: Mapping[str, Any]) -> list[str]:
     """The lines of the page on tables that come with packages."""
     from gpflow_bae.impute.method_names import METHODS
 
+    def ratio(run: Mapping[str, Any]) -> float:
+        crps = {method: scores["crps"] for method, scores in run["methods"].items()}
+        return float(crps.pop("auto") / min(crps.values()))
+
+    worst, aside = (
+        max((ratio(run) for run in runs.values() if run["aside"] == kept), default=1.0)
+        for kept in (False, True)
+    )
+    held = sum(0.87 <= run["methods"]["auto"]["coverage_90"] <= 0.93 for run in runs.values())
     lines = [
         "",
         "## Tables that come with packages",
         "",
-        "Real tables of R's packages and statsmodels, of which about a sixth of the cells is",
+        f"What is filled in has a CRPS that is at most {100 * (worst - 1):.1f} % above that of the",
+        f"best single method on eleven real tables, and {100 * (aside - 1):.1f} % on four on which",
+        "nothing was decided, the last of the table. Its 90 % intervals hold 87 to 93 % on",
+        f"{held} of the {len(runs)}. They are tables of R's packages and statsmodels, of which",
+        "about a sixth of the cells is",
         "hidden: runs of rows in series, single cells in tables without an order. CRPS is the",
         "continuous ranked probability score, in standard deviations of the columns. Beside what",
         "is filled in are the best single method for all columns, known from the hidden cells",
         "alone, and scikit-learn's IterativeImputer with a hundred trees, whose CRPS is its mean",
-        "absolute error. Nothing was decided on the last four.",
+        "absolute error.",
         "",
         "| table | rows | columns | CRPS | best method, its CRPS | forests, CRPS | RMSE "
-        "| forests, RMSE | coverage of 90 % | seconds |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| forests, RMSE | coverage of 90 % |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, run in runs.items():
         scores = dict(run["methods"])
@@ -391,7 +406,7 @@ def _of_packages(runs: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"| {name} | {run['rows']} | {run['columns']} | {own['crps']:.4f} | {METHODS[best]}, "
             f"{scores[best]['crps']:.4f} | {forests['crps']:.4f} | {own['rmse']:.4f} | "
-            f"{forests['rmse']:.4f} | {own['coverage_90']:.3f} | {run['seconds']:.0f} |"
+            f"{forests['rmse']:.4f} | {own['coverage_90']:.3f} |"
         )
     return lines
 
