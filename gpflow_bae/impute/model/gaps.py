@@ -142,18 +142,19 @@ def hide_gaps(
             end = int(real[series].sum())
             length = min(length, end)
             first = rng.integers(max(1, end - length + 1))
-            window = np.zeros(shown.shape[1:], dtype=bool)
-            window[first : first + length, gap.columns] = True
-            cells = window & shown[series] & (number[series] < 0)
+            window = np.ix_(np.array([series]), np.arange(first, first + length), gap.columns)
+            numbers = number[window]
+            cells = shown[window] & (numbers < 0)
+            more = cells.sum((0, 1))
             # Most of the window must be free, or long gaps would be cut to pieces by earlier ones.
-            if 2 * cells.sum() < window.sum() or (cells.sum(0) > allowed - hidden).any():
+            if 2 * cells.sum() < cells.size or (more > (allowed - hidden)[gap.columns]).any():
                 continue
-            gone = (cells & unusual[series]).sum(0)
-            if ((gone > 0) & (gone >= left)).any():
+            gone = (cells & unusual[window]).sum((0, 1))
+            if ((gone > 0) & (gone >= left[gap.columns])).any():
                 continue
-            left -= gone
-            number[series][cells] = placed
-            hidden += cells.sum(0)
+            left[gap.columns] -= gone
+            number[window] = np.where(cells, placed, numbers)
+            hidden[gap.columns] += more
             placed += 1
             break
     if placed == 0:
