@@ -53,8 +53,8 @@ class Lines:
         found: dict[tuple[int, int], np.ndarray] = {}
         for p in range(table.num_outputs):
             y = Y[..., p]
-            pairs = np.stack(_nearest(~np.isnan(y)), axis=-1)
-            for left, right in np.unique(pairs[real], axis=0).tolist():
+            before, after = _nearest(~np.isnan(y))
+            for left, right in _distinct(before[real], after[real])[0].tolist():
                 residuals = _residuals(x, y, left, right) if left or right else np.zeros(0)
                 if len(residuals) >= _MIN_RESIDUALS:
                     own = found.setdefault((left, right), np.ones(table.num_outputs))
@@ -79,13 +79,11 @@ class Lines:
             y = np.where(real, table.Y[task, row, p], np.nan)
             left, right = _nearest(~np.isnan(y))
             predicted = _interpolate(x, y, np.arange(y.shape[1]), left, right, 0.0)
-            pairs, which = np.unique(
-                np.stack([left[real], right[real]], -1), axis=0, return_inverse=True
-            )
+            pairs, which = _distinct(left[real], right[real])
             places = [known.get(tuple(pair)) for pair in pairs.tolist()]
             squares = np.array([1.0 if i is None else self.squares[i, p] for i in places])
             mean[task[real], row[real], p] = predicted[real]
-            variance[task[real], row[real], p] = squares[which.ravel()]
+            variance[task[real], row[real], p] = squares[which]
         return mean, variance
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -98,6 +96,14 @@ class Lines:
         """The inverse of :meth:`to_arrays`."""
         day, step = (None if np.isnan(t) else float(t) for t in arrays["times"])
         return cls(arrays["pairs"], arrays["squares"], day, step)
+
+
+@check_shapes("left: [n]", "right: [n]", "return[0]: [K, 2]", "return[1]: [n]")
+def _distinct(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct pairs of numbers from 0, and the number of each pair among them."""
+    width = int(right.max(initial=0)) + 1  # as one number, whose sorting is much faster
+    codes, which = np.unique(left * width + right, return_inverse=True)
+    return np.stack(np.divmod(codes, width), axis=-1), which.ravel()
 
 
 def series_of(table: MultiOutputTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
