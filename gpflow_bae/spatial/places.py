@@ -20,6 +20,7 @@ _COMPONENTS = 16
 _EXACT_GENES = 2048  # up to this many genes the covariance is decomposed exactly
 _SKETCH = 64  # dimension of the random subspace for more genes
 _FOR_AXES = 100_000_000  # entries of the evenly spaced rows that the axes are of
+_DECODED = 4_000_000_000  # entries of the expected counts of all cells, genes and samples
 _FURTHEST, _STEPS = 8.0, 128  # half-width of the grid of log counts, and steps on either side
 
 
@@ -52,8 +53,8 @@ def places_embedded(
     """Embed places by their expected counts: [N, at most 16].
 
     The embedding is the principal components of :func:`stabilised` expected counts, averaged over
-    posterior samples, with cell channels at zero, for cells of median size in the first slice and
-    with average covariates.
+    posterior samples (some of them where cells and genes are many), with cell channels at zero, for
+    cells of median size in the first slice and with average covariates.
     Distances are in standard deviations of a single cell's counts, whatever the scales of channels:
     genes with low or highly dispersed counts contribute little.
 
@@ -72,15 +73,18 @@ def places_embedded(
         centre = bound.decode(reference, tf.zeros_like(codes[:1]))[0]
         return stabilised(bound.likelihood, logs, centre)
 
-    samples = [[tf.constant(v[s]) for v in posterior.parameters] for s in range(len(means))]
     N, P = means.shape[1], model.decoder.output_dim
+    # Evenly spaced, so that each chain has its share.
+    number = max(posterior.bank.num_chains, min(len(means), _DECODED // (N * P)))
+    chosen = np.unique(np.linspace(0, len(means) - 1, number).round().astype(int))
+    samples = [[tf.constant(v[s]) for v in posterior.parameters] for s in chosen]
     size = max(1, _BYTES // (8 * P))
 
     def blocks(step: int) -> Iterator[np.ndarray]:
         for start in range(0, N, size * step):
             rows = slice(start, start + size * step, step)
             total: Any = 0.0
-            for values, mean in zip(samples, means, strict=True):
+            for values, mean in zip(samples, means[chosen], strict=True):
                 total += expected(values, tf.constant(mean[rows])).numpy().astype(float)
             yield total / len(samples)
 

@@ -59,12 +59,14 @@ class Forest(NamedTuple):
 
     def _predict(self, X: np.ndarray) -> np.ndarray:
         X = X.astype(np.float32)  # as scikit-learn does
-        rows = np.arange(len(X))[:, None]
-        node = np.tile(self.roots, (len(X), 1))
-        while (inner := self.left[node] >= 0).any():
-            goes_left = X[rows, self.column[node]] <= self.threshold[node]
-            node = np.where(inner, np.where(goes_left, self.left[node], self.right[node]), node)
-        return self.value[node].mean(1)
+        row, node = np.repeat(np.arange(len(X)), len(self.roots)), np.tile(self.roots, len(X))
+        moving = np.flatnonzero(self.left[node] >= 0)
+        while len(moving):
+            at = node[moving]
+            goes_left = X[row[moving], self.column[at]] <= self.threshold[at]
+            node[moving] = at = np.where(goes_left, self.left[at], self.right[at])
+            moving = moving[self.left[at] >= 0]
+        return np.asarray(self.value[node].reshape(len(X), -1).mean(1))
 
 
 Regression = Line | Forest
