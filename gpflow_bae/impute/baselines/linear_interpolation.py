@@ -25,6 +25,7 @@ __all__ = ["Lines", "series_of"]
 # With fewer residuals from neighbours as far away, the variance is that of the output, which is too
 # large rather than too small.
 _MIN_RESIDUALS = 10
+_MOST_RESIDUALS = 20_000  # cells of which errors are measured, for each pair of distances
 _FLOOR = 1e-6  # predictions of a locally constant series would have no variance
 
 
@@ -178,7 +179,13 @@ def _interpolate(
 
 
 def _residuals(x: np.ndarray, y: np.ndarray, left: int, right: int) -> np.ndarray:
-    """Errors at observed cells whose neighbours at these distances are observed too."""
+    """Errors at observed cells whose neighbours at these distances are observed too.
+
+    Of many cells evenly spaced ones are taken.
+    """
     places = np.arange(left, y.shape[1] - right)
+    most = max(1, _MOST_RESIDUALS // len(y))
+    if len(places) > most:
+        places = places[np.linspace(0, len(places) - 1, most).astype(int)]
     residuals = y[:, places] - _interpolate(x, y, places, left, right, np.nan)
     return residuals[~np.isnan(residuals)]
