@@ -25,7 +25,8 @@ __all__ = ["Lines", "series_of"]
 # With fewer residuals from neighbours as far away, the variance is that of the output, which is too
 # large rather than too small.
 _MIN_RESIDUALS = 10
-_MOST_RESIDUALS = 20_000  # cells of which errors are measured, for each pair of distances
+# Cells of a column of which errors are measured, for each pair of distances and for all of them.
+_MOST_RESIDUALS, _MOST_OF_COLUMN = 2_000, 5_000_000
 _FLOOR = 1e-6  # predictions of a locally constant series would have no variance
 
 
@@ -55,8 +56,10 @@ class Lines:
         for p in range(table.num_outputs):
             y = Y[..., p]
             before, after = _nearest(~np.isnan(y))
-            for left, right in _distinct(before[real], after[real])[0].tolist():
-                residuals = _residuals(x, y, left, right) if left or right else np.zeros(0)
+            pairs = _distinct(before[real], after[real])[0]
+            most = max(_MOST_RESIDUALS, _MOST_OF_COLUMN // max(len(pairs), 1))
+            for left, right in pairs.tolist():
+                residuals = _residuals(x, y, left, right, most) if left or right else np.zeros(0)
                 if len(residuals) >= _MIN_RESIDUALS:
                     own = found.setdefault((left, right), np.ones(table.num_outputs))
                     own[p] = max(float(np.mean(np.square(residuals))), _FLOOR)
@@ -178,13 +181,13 @@ def _interpolate(
     return np.where(between, line, one)
 
 
-def _residuals(x: np.ndarray, y: np.ndarray, left: int, right: int) -> np.ndarray:
+def _residuals(x: np.ndarray, y: np.ndarray, left: int, right: int, most: int) -> np.ndarray:
     """Errors at observed cells whose neighbours at these distances are observed too.
 
-    Of many cells evenly spaced ones are taken.
+    Of more than ``most`` cells evenly spaced ones are taken.
     """
     places = np.arange(left, y.shape[1] - right)
-    most = max(1, _MOST_RESIDUALS // len(y))
+    most = max(1, most // len(y))
     if len(places) > most:
         places = places[np.linspace(0, len(places) - 1, most).astype(int)]
     residuals = y[:, places] - _interpolate(x, y, places, left, right, np.nan)
