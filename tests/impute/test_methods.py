@@ -114,6 +114,20 @@ def test_a_forest_of_arrays_predicts_as_scikit_learn_does() -> None:
     np.testing.assert_allclose(found, model.predict(new), rtol=1e-5, atol=1e-6)
 
 
+def test_a_forest_grown_by_threads_is_that_of_one() -> None:
+    """To the bit: threads that predict would add up the trees in an order of their own."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((200, 3)), rng.standard_normal(200)
+    found = [
+        chain_fitting._OfSomeRows(
+            ExtraTreesRegressor(n_estimators=50, random_state=0, n_jobs=jobs)
+        ).fit(X, y)
+        for jobs in (-1, None)
+    ]
+    assert found[0].estimator_.n_jobs is None
+    np.testing.assert_array_equal(*(forest.predict(X) for forest in found))
+
+
 def test_rounds_depend_on_the_size_of_the_table_and_not_on_the_clock() -> None:
     Z = np.random.default_rng(0).standard_normal((1, 60, 30))
     Z[np.random.default_rng(1).random(Z.shape) < 0.1] = np.nan

@@ -110,3 +110,18 @@ def test_axes_of_many_cells_are_those_of_some(
     assert len(found) == len(exact)
     apart = [np.linalg.norm(v[1:] - v[:-1], axis=1) for v in (found, exact)]
     np.testing.assert_allclose(*apart, rtol=1e-3, atol=1e-4)
+
+
+def test_few_samples_embed_large_tissues_alike(
+    fitted: tuple[Any, SpatialBAE], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one sample instead of all: distances between places hardly change."""
+    posterior = fitted[1].posterior_
+    assert posterior is not None
+    means = posterior.latent_samples().mean
+    of_all = places_embedded(posterior, means, 2)
+    monkeypatch.setattr(places, "_DECODED", 1)
+    of_few = places_embedded(posterior, means, 2)
+    assert of_few.shape == of_all.shape
+    apart = [np.linalg.norm(v[:, None] - v, axis=-1).ravel() for v in (of_few, of_all)]
+    assert np.corrcoef(*apart)[0, 1] > 0.95

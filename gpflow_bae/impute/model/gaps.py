@@ -83,8 +83,8 @@ def hide_gaps(
     inputs but the first), with the runs of other columns that cover most of the same rows. Complete
     columns stay complete: nothing has to be filled there. A gap longer than an eighth of the
     observed cells of its columns is cut to that. In a table without missing cells single cells of
-    all columns are hidden. Columns of one category are hidden together. What is left of a column
-    has more than one value: the only cell of a category stays.
+    all columns are hidden. Columns of one category are hidden together. The last cell that differs
+    from a column's most frequent value stays, such as the only one of a category.
 
     :param table: the table; its test cells are ignored.
     :param fraction: share of the observed cells of the columns with holes, in (0, 1); more where
