@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -61,11 +61,16 @@ class BlockSizes:
 
 
 class Place(NamedTuple):
-    """Location of a block: its task, the rows of its leaf, and its sizes."""
+    """Location of a block: its task, the rows of its leaf, and its sizes.
+
+    With one input, also the task's rows in its order, and where the leaf begins among them.
+    """
 
     task: int
     leaf: np.ndarray  # [rows], indices
     sizes: BlockSizes
+    order: np.ndarray | None = None  # [N]
+    start: int = 0
 
 
 @check_shapes("X: [N, D]")
@@ -100,7 +105,14 @@ def places_of_blocks(
         observed = ~np.isnan(Y[t, :length])
         if observed.any():
             sizes = BlockSizes.of_task(cells, observed)
-            found += [Place(t, leaf, sizes) for leaf in leaves(X[t, :length], sizes.rows)]
+            parts = leaves(X[t, :length], sizes.rows)
+            # Leaves of one input are its intervals.
+            order = np.concatenate(parts) if X.shape[2] == 1 and len(parts) > 1 else None
+            starts = np.cumsum([0, *(len(leaf) for leaf in parts)])
+            found += [
+                Place(t, leaf, sizes, order, int(start))
+                for leaf, start in zip(parts, starts, strict=False)
+            ]
         elif of_empty:
             found.append(Place(t, np.arange(length), BlockSizes(int(length), 0, 1)))
     return found
@@ -116,10 +128,59 @@ def block_at(
     :param mask: cells to predict [T, N, P], of which those in the leaf are; None for none.
     :return: the block, and rows and columns of its targets [K, 2].
     """
-    t, leaf, sizes = place
+    t, leaf, sizes = place[:3]
     inside = np.argwhere(mask[t, leaf]) if mask is not None else np.zeros((0, 2), dtype=int)
     targets = np.stack([leaf[inside[:, 0]], inside[:, 1]], axis=-1)
     X, Y = X[t, : lengths[t]], Y[t, : lengths[t]]
+    for rows, is_all in _around(X, place):
+        found, is_full = _observed_cells(X[rows], Y[rows], np.searchsorted(rows, leaf), sizes)
+        if is_full or is_all:
+            break
+    found[:, 0] = rows[found[:, 0]]
+    used, at = np.unique(np.concatenate([found[:, 0], targets[:, 0]]), return_inverse=True)
+    at = at.ravel().astype(np.int32)
+    block = Block(
+        X[used],
+        np.zeros(len(used), np.int32),
+        at[: len(found)],
+        found[:, 1].astype(np.int32),
+        Y[found[:, 0], found[:, 1]],
+        at[len(found) :],
+        targets[:, 1].astype(np.int32),
+    )
+    return block, targets
+
+
+def _around(X: np.ndarray, place: Place) -> Iterator[tuple[np.ndarray, bool]]:
+    """Yield rows around a leaf in ascending order, more each time, and whether these are all.
+
+    With one input they are all rows of an interval of it.
+    """
+    order, margin = place.order, 4 * (place.sizes.near + place.sizes.far)
+    while order is not None:
+        first, last = place.start - margin, place.start + len(place.leaf) - 1 + margin
+        if first <= 0 and last >= len(order) - 1:
+            break
+        first, last = max(first, 0), min(last, len(order) - 1)
+        while first > 0 and X[order[first - 1], 0] == X[order[first], 0]:
+            first -= 1
+        while last < len(order) - 1 and X[order[last + 1], 0] == X[order[last], 0]:
+            last += 1
+        yield np.sort(order[first : last + 1]), False
+        margin *= 4
+    yield np.arange(len(X)), True
+
+
+def _observed_cells(
+    X: np.ndarray, Y: np.ndarray, leaf: np.ndarray, sizes: BlockSizes
+) -> tuple[np.ndarray, bool]:
+    """Return row and column of the observed cells of a block [C, 2].
+
+    Also whether there were enough on each side, so that rows farther away would change nothing.
+
+    :param X, Y: rows of the task, all of an interval with one input.
+    :param leaf: indices of the rows of the leaf.
+    """
     observed = ~np.isnan(Y)
     low, high = X[leaf].min(0), X[leaf].max(0)
     outside = np.maximum(low - X, 0.0) + np.maximum(X - high, 0.0)
@@ -134,24 +195,14 @@ def block_at(
     before = X[rest, 0] < low[0]
     sides = [rest[before], rest[~before]] if X.shape[1] == 1 else [rest]
     places = np.unique(np.round(_GROWTH ** np.arange(sizes.far)).astype(int)) - 1
+    is_full = True
     for column in range(Y.shape[1]):
         for side in sides:
             seen = side[observed[side, column]]
             chosen = seen[places[places < len(seen)]]
+            is_full = is_full and len(chosen) == len(places)
             cells.append(np.stack([chosen, np.full(len(chosen), column)], axis=-1))
-    found = np.concatenate(cells)
-    used, at = np.unique(np.concatenate([found[:, 0], targets[:, 0]]), return_inverse=True)
-    at = at.ravel().astype(np.int32)
-    block = Block(
-        X[used],
-        np.zeros(len(used), np.int32),
-        at[: len(found)],
-        found[:, 1].astype(np.int32),
-        Y[found[:, 0], found[:, 1]],
-        at[len(found) :],
-        targets[:, 1].astype(np.int32),
-    )
-    return block, targets
+    return np.concatenate(cells), is_full
 
 
 def joined(blocks: Sequence[Block]) -> list[tuple[Block, list[int]]]:
