@@ -191,7 +191,10 @@ def read_tissue(
     :raises ValueError: naming missing or invalid counts, places, layers and columns.
     """
     if not all(hasattr(adata, name) for name in ("obs", "var", "obsm", "layers", "X")):
-        raise TypeError(f"adata must be an anndata.AnnData, got {type(adata).__name__}.")
+        advice = ""
+        if hasattr(adata, "tables"):  # SpatialData
+            advice = f" Give one of its tables, which hold the counts: {named(adata.tables)}."
+        raise TypeError(f"adata must be an anndata.AnnData, got {type(adata).__name__}.{advice}")
     where = "adata.X" if layer is None else f"adata.layers[{layer!r}]"
     counts = _counts(_layer(adata, layer, "layer"), where)
     _check_names(adata)

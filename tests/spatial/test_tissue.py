@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import types
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,9 @@ def test_what_is_refused() -> None:
     adata = made(30).adata
     with pytest.raises(TypeError, match="must be an anndata.AnnData, got ndarray"):
         read_tissue(np.ones((3, 3)))
+    tables = types.SimpleNamespace(tables={"table": adata})  # as SpatialData has them
+    with pytest.raises(TypeError, match="one of its tables, which hold the counts: table"):
+        read_tissue(tables)
     with pytest.raises(ValueError, match=r"adata.layers has no 'raw'"):
         read_tissue(adata, layer="raw")
     with pytest.raises(ValueError, match=r"adata.obsm has no 'places'"):
