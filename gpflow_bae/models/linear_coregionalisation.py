@@ -315,7 +315,8 @@ class LinearCoregionalisation(
         if task is not None:
             together = task[:, None] == task
             of_inputs = [tf.where(together, K, tf.zeros_like(K)) for K in of_inputs]
-        of_rows = [tf.gather(tf.gather(K, row), other, axis=1) for K in of_inputs]
+        # Whole rows are gathered twice, which takes less than half the time of gathering columns.
+        of_rows = [tf.gather(tf.transpose(tf.gather(K, other)), row) for K in of_inputs]
         parts = [
             K * tf.matmul(tf.gather(A, column), tf.gather(A, at), transpose_b=True)
             for K, A in zip([*of_rows, same], self.mixing, strict=True)
@@ -370,12 +371,13 @@ def _condition(
     :param cross: k [C, K].
     """
     L = tf.linalg.cholesky(covariance)
-    solved = tf.linalg.cholesky_solve(L, tf.concat([cross, value[:, None]], 1))
-    A, a = solved[:, :-1], solved[:, -1:]
-    mean = tf.linalg.matmul(cross, a, transpose_a=True)[:, 0]
-    explained = tf.reduce_sum(cross * A, 0)
+    half = tf.linalg.triangular_solve(L, tf.concat([cross, value[:, None]], 1))
+    mean = tf.linalg.matvec(half[:, :-1], half[:, -1], transpose_a=True)
+    explained = tf.reduce_sum(tf.square(half[:, :-1]), 0)
 
     def gradient(of_mean: tf.Tensor, of_explained: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        solved = tf.linalg.triangular_solve(L, half, adjoint=True)
+        A, a = solved[:, :-1], solved[:, -1:]
         pulled = tf.linalg.matvec(A, of_mean)[:, None]
         of_covariance = -0.5 * (a * tf.transpose(pulled) + pulled * tf.transpose(a))
         of_covariance -= tf.matmul(A * of_explained, A, transpose_b=True)
