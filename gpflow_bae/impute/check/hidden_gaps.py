@@ -65,9 +65,7 @@ def check(
         bar.set_description(f"check: {method}")
         began = time.perf_counter()
         fitted = fit(gaps.table)
-        first = AUTO if method == AUTO else words[method]
-        moments[first] = fitted.predict(user, gaps.table, mask)
-        seconds[first] = time.perf_counter() - began
+        of_fit = time.perf_counter() - began
         bar.update()
         for name in (GP, *SIMPLE):
             bar.set_description(f"check: {words[name]}")
@@ -78,11 +76,18 @@ def check(
                 known = name in fitted.choice.scales
                 whole = fitted.with_simple(name, user, gaps.table) if known else None
                 late += [words[name]] if whole is None and name in CHAINED else []
-            if whole is not None and words[name] not in moments:
+            if whole is not None:
                 methods = (name,) * len(kinds)
                 moments[words[name]] = whole.predict(user, gaps.table, mask, methods)
                 seconds[words[name]] = time.perf_counter() - began
             bar.update()
+    by_column = [words[name] for name in fitted.choice.methods]
+    first = AUTO if method == AUTO else words[method]
+    mixed = [
+        np.stack([moments[name][k][..., p] for p, name in enumerate(by_column)], -1) for k in (0, 1)
+    ]
+    moments = {first: (mixed[0], mixed[1])} | moments
+    seconds[first] = of_fit + sum(seconds[name] for name in set(by_column))
     if late:
         notes.append(
             f"{' and '.join(late)} took no part: the table is too large for "
