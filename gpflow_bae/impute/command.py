@@ -82,6 +82,7 @@ def _fill(
     print("Loading TensorFlow ...", flush=True)
     load_tensorflow_quietly()
     from .imputer import Imputer
+    from .model.gaps import MOST_TESTED
     from .reading import table_files
     from .report import document, figures
 
@@ -91,9 +92,11 @@ def _fill(
     if record is None:
         imputer = Imputer(**settings)
         if FLAGS.hold_out > 0:
+            are_many = FLAGS.hold_out * user.table.observed.sum() > MOST_TESTED
+            share = f"{MOST_TESTED:,}" if are_many else f"{FLAGS.hold_out:.0%}"
             print(
-                f"Checking: {FLAGS.hold_out:.0%} of the observed cells are hidden, and predicted "
-                "by all methods.",
+                f"Checking: {share} of the observed cells are hidden, and predicted by all "
+                "methods.",
                 flush=True,
             )
             try:

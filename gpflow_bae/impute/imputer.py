@@ -222,7 +222,8 @@ class Imputer:
         from.
 
         :param table, Y: as in :meth:`read`.
-        :param fraction: share of the observed cells of the columns with holes, in (0, 1).
+        :param fraction: share of the observed cells of the columns with holes, in (0, 1); at most
+            40,000 cells are hidden.
         :raises ValueError: as :meth:`fit`, or for a fraction that leaves an output without cells.
         """
         user = self._read(table, Y)

@@ -18,7 +18,7 @@ from ..baselines.methods import CHAINED, SIMPLE
 from ..method_names import AUTO, GP, names_for
 from ..model.choice import GapErrors, by_gap
 from ..model.fitted import Fit
-from ..model.gaps import HiddenGaps, hide_gaps
+from ..model.gaps import MOST_TESTED, HiddenGaps, hide_gaps
 from ..reading.indicators import groups
 from ..reading.kinds.column_kind import ColumnKind
 from ..reading.kinds.limits import doubtful_values
@@ -46,12 +46,12 @@ def check(
     is returned are chosen by both.
 
     :param fit: a function that fits and compares methods on ``user.table`` with cells hidden.
-    :param fraction: share of the observed cells to hide.
+    :param fraction: share of the observed cells to hide, at most 40,000 cells.
     :param seed: seed of the choice of gaps.
     :param method: ``"auto"``, or the name of the method that fills.
     :return: the scores, and the fit.
     """
-    gaps = hide_gaps(user.table, fraction, seed, evenly=True)
+    gaps = hide_gaps(user.table, fraction, seed, evenly=True, most_cells=MOST_TESTED)
     mask = gaps.table.test_mask
     scale = user.standardiser(gaps.table)
     kinds = user.columns.kinds

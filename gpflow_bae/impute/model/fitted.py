@@ -26,7 +26,7 @@ from .calendar import PERIODS, calendar_features, visible_periods
 from .calibration import VarianceScales
 from .choice import Choice, compare, settled
 from .fitting import fit
-from .gaps import HiddenGaps, hide_gaps_if_any, with_outputs
+from .gaps import MOST_TESTED, HiddenGaps, hide_gaps_if_any, with_outputs
 from .plan import Plan
 from .posterior import TablePosterior
 from .rows import GaussianRows, fit_rows, predict_rows
@@ -332,7 +332,10 @@ def fit_table(
     if choice is None:
         if not hidden:
             shown = with_outputs(table, Z)
-            drawn = (hide_gaps_if_any(shown, _HIDDEN, seed + k) for k in range(_MASKS))
+            drawn = (
+                hide_gaps_if_any(shown, _HIDDEN, seed + k, most_cells=MOST_TESTED)
+                for k in range(_MASKS)
+            )
             hidden = [gaps for gaps in drawn if gaps is not None]
         names = SIMPLE if method == AUTO or compared else (method,)
         in_units = settled(standardiser, user.columns.kinds, spread(table.Y, axis=(0, 1)))

@@ -17,7 +17,7 @@ from ...models import LinearCoregionalisation
 from ...posteriors import CoregionalisationPosterior
 from .calibration import Trial, calibrate, stacked
 from .chances import Chances
-from .gaps import HiddenGaps, hide_gaps_if_any, with_outputs
+from .gaps import MOST_TESTED, HiddenGaps, hide_gaps_if_any, with_outputs
 from .plan import Plan
 from .posterior import TablePosterior, features_of
 from .rows import fit_rows, predict_rows
@@ -163,7 +163,7 @@ def _gaps(
     """Gaps in a table; None for a fraction of 0, or where fewer than ``least`` gaps have room."""
     if fraction == 0.0:
         return None
-    found = hide_gaps_if_any(table, fraction, int(rng.integers(2**31)))
+    found = hide_gaps_if_any(table, fraction, int(rng.integers(2**31)), most_cells=MOST_TESTED)
     return None if found is None or found.num_gaps < least else found
 
 

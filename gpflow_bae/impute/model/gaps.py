@@ -15,7 +15,10 @@ from ...data import MultiOutputTable
 from ..baselines.linear_interpolation import series_of
 from ..reading.indicators import groups
 
-__all__ = ["HiddenGaps", "hide_gaps", "hide_gaps_if_any", "with_outputs"]
+__all__ = ["MOST_TESTED", "HiddenGaps", "hide_gaps", "hide_gaps_if_any", "with_outputs"]
+
+MOST_TESTED = 40_000
+"""Number of hidden cells that is enough to compare and calibrate methods."""
 
 _LEAST_GAPS = 10
 _MOST = 0.3  # share of a column's observed cells that may be hidden
@@ -76,6 +79,7 @@ def hide_gaps(
     *,
     least_gaps: int = _LEAST_GAPS,
     evenly: bool = False,
+    most_cells: int | None = None,
 ) -> HiddenGaps:
     """Hide a share of the observed cells, in gaps whose shapes are drawn from the table's own.
 
@@ -92,6 +96,7 @@ def hide_gaps(
     :param seed: of the choice of gaps and places.
     :param evenly: whether long and short gaps alternate, so that whatever is hidden has the table's
         share of both: the error grows with the length, and few long gaps have many of the cells.
+    :param most_cells: number of cells after which no further gap is hidden; None for no limit.
     :raises ValueError: for a fraction outside of its range, or one that hides no cell.
     """
     if not 0.0 < fraction < 1.0:
@@ -121,6 +126,8 @@ def hide_gaps(
     unusual = _unusual(np.where(shown, table.Y[task, row], np.nan))
     left = unusual.sum((0, 1))
     wanted = fraction * count[columns].sum()
+    if most_cells is not None:
+        wanted = min(wanted, most_cells)
     number = np.full(shown.shape, -1)
     hidden = np.zeros(len(count))
     placed = 0
@@ -173,11 +180,16 @@ def hide_gaps(
 
 
 def hide_gaps_if_any(
-    table: MultiOutputTable, fraction: float, seed: int, *, least_gaps: int = 1
+    table: MultiOutputTable,
+    fraction: float,
+    seed: int,
+    *,
+    least_gaps: int = 1,
+    most_cells: int | None = None,
 ) -> HiddenGaps | None:
     """Hide gaps as :func:`hide_gaps` does; None where no cell can be hidden."""
     try:
-        return hide_gaps(table, fraction, seed, least_gaps=least_gaps)
+        return hide_gaps(table, fraction, seed, least_gaps=least_gaps, most_cells=most_cells)
     except ValueError:
         return None
 

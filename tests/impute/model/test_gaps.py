@@ -127,3 +127,15 @@ def test_the_only_cell_of_a_value_stays() -> None:
     for seed in range(30):
         left = hide_gaps(table, 0.3, seed).table.Y
         assert left[0, 7, 1] == 1.0 and np.nanmin(left[..., 1]) == 0.0
+
+
+def test_no_more_gaps_than_a_test_needs() -> None:
+    """Of a large table a given number of cells is hidden, and not many more than the last gap."""
+    rng = np.random.default_rng(0)
+    Y = rng.normal(size=(1, 900, 3))
+    for start in range(0, 900, 30):
+        Y[0, start : start + 5, start // 30 % 3] = np.nan
+    table = MultiOutputTable(np.arange(900.0)[None, :, None], Y)
+    assert hide_gaps(table, 0.2, 0).num_cells > 300
+    few = hide_gaps(table, 0.2, 0, most_cells=100)
+    assert 100 <= few.num_cells < 105 and few.num_gaps >= 20
