@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tqdm.auto import tqdm
 
 __all__ = ["ROWS", "are_many", "in_threads", "over_blocks", "sum_over_blocks"]
 
@@ -21,13 +22,24 @@ _VALUES = 2**22
 _MOST_THREADS = 8
 
 
-def in_threads(function: Callable[..., Any], arguments: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return results in the order of the arguments, from one thread per core, at most eight."""
+def in_threads(
+    function: Callable[..., Any], arguments: Sequence[Sequence[Any]], bar: str | None = None
+) -> list[Any]:
+    """Return results in the order of the arguments, from one thread per core, at most eight.
+
+    :param bar: label of a progress bar; None for no bar.
+    """
     count = min(len(arguments), os.cpu_count() or 1, _MOST_THREADS)
+    shown: dict[str, Any] = {
+        "total": len(arguments),
+        "desc": bar,
+        "disable": bar is None,
+        "leave": False,
+    }
     if count <= 1:
-        return [function(*each) for each in arguments]
+        return [function(*each) for each in tqdm(arguments, **shown)]
     with concurrent.futures.ThreadPoolExecutor(count) as pool:
-        return list(pool.map(lambda each: function(*each), arguments))
+        return list(tqdm(pool.map(lambda each: function(*each), arguments), **shown))
 
 
 def are_many(values: Any) -> bool:

@@ -27,6 +27,7 @@ __all__ = ["SIGNATURE", "CoregionalisationPosterior", "as_table"]
 
 KIND = "coregionalisation"
 _MOST_TOGETHER = 2000  # cells that are drawn together
+_MANY_BLOCKS = 300  # of which predictions take several seconds
 
 #: Signature of a :class:`~gpflow_bae.data.blocks.Block` with any number of rows and cells.
 SIGNATURE = (
@@ -71,11 +72,13 @@ class CoregionalisationPosterior:
     * cells_per_block: number of observed cells that a prediction conditions on; it is exact if a
       task has no more than that.
     * table: the data; None if predictions always get ``given``.
+    * progress: whether predictions of many blocks show a bar.
     """
 
     models: tuple[LinearCoregionalisation, ...]
     cells_per_block: int = 900
     table: MultiOutputTable | None = None
+    progress: bool = False
 
     def predict_y(
         self, Xnew: TensorType | None = None, *, given: tuple[TensorType, TensorType] | None = None
@@ -147,7 +150,9 @@ class CoregionalisationPosterior:
         :param where: True for cells to predict, which may be observed ones.
         """
         places = places_of_blocks(X, Y, lengths, self.cells_per_block, of_empty=True)
-        found = [_moments(model, X, Y, lengths, where, places) for model in self.models]
+        found = [
+            _moments(model, X, Y, lengths, where, places, self.progress) for model in self.models
+        ]
         means, variances = (np.stack(part) for part in zip(*found, strict=True))
         return means.mean(0), variances.mean(0) + means.var(0)
 
@@ -292,6 +297,7 @@ def _moments(
     lengths: np.ndarray,
     where: np.ndarray,
     places: list[Place],
+    progress: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the predictive moments of one model, computed block by block."""
     mean, variance = np.full(Y.shape, np.nan), np.full(Y.shape, np.nan)
@@ -304,7 +310,8 @@ def _moments(
     places = [place for place in places if where[place.task, place.leaf].any()]
     found = in_threads(lambda place: block_at(X, Y, lengths, place, where), [(p,) for p in places])
     groups = joined([block for block, _ in found])
-    moments = in_threads(lambda block: predict(*block), [(block,) for block, _ in groups])
+    bar = "predict" if progress and len(groups) > _MANY_BLOCKS else None
+    moments = in_threads(lambda block: predict(*block), [(block,) for block, _ in groups], bar)
     for (_, members), values in zip(groups, moments, strict=True):
         cells = [np.insert(found[i][1], 0, places[i].task, axis=1) for i in members]
         at = tuple(np.concatenate(cells).T)

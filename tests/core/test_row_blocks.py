@@ -84,3 +84,18 @@ def test_what_comes_in_blocks_is_conditioned_in_blocks(monkeypatch: pytest.Monke
     expected = (*prior.condition(X, Y, np.ones_like(Y))[:2],)
     for found, other in zip(moments(X, Y), expected * 2, strict=True):
         np.testing.assert_allclose(found, other, rtol=1e-9)
+
+
+def test_threads_keep_the_order_and_can_show_a_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    def square(number: int) -> int:
+        return number * number
+
+    expected = [number * number for number in range(50)]
+    assert row_blocks.in_threads(square, [(number,) for number in range(50)]) == expected
+    assert row_blocks.in_threads(square, [(3,)]) == [9]
+    assert capsys.readouterr().err == ""
+    assert (
+        row_blocks.in_threads(square, [(number,) for number in range(50)], bar="predict")
+        == expected
+    )
+    assert "predict" in capsys.readouterr().err

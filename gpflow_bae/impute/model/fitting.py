@@ -13,6 +13,7 @@ from check_shapes import check_shapes
 from ...data import MultiOutputTable
 from ...inference import fit_coregionalisation
 from ...inference.optimise.coregionalisation_fit import Start
+from ...inference.runs.progress import shows_bars
 from ...models import LinearCoregionalisation
 from ...posteriors import CoregionalisationPosterior
 from .calibration import Trial, calibrate, stacked
@@ -56,6 +57,7 @@ def fit(
         column.
     """
     rng = np.random.default_rng([seed, 0xC0])
+    bars = progress and shows_bars()
     rows = table.rows
     features = features_of(times, plan.periods, Z.shape[:2])
     coefficients = fit_trend(features, plan.periods, table, Z, seed)
@@ -102,10 +104,10 @@ def fit(
         )
         models.append(model)
         if hidden is not None:
-            trials.append(_trial(plan, [model], hidden))
+            trials.append(_trial(plan, [model], hidden, bars))
     if not trials and plan.calibration > 0.0:
         drawn = [_gaps(shown, _HIDDEN, rng, 1) for _ in range(_MASKS)]
-        trials = [_trial(plan, models[:1], gaps) for gaps in drawn if gaps is not None]
+        trials = [_trial(plan, models[:1], gaps, bars) for gaps in drawn if gaps is not None]
     weight, scales, error = calibrate(trials, residual, Z)
     weight = weight if models else np.zeros(len(weight))
     # Chances are of variances that are not scaled.
@@ -124,7 +126,7 @@ def fit(
     of_rows = fit_rows(plan, table, residual)
     smooth, of_tasks = None, None
     if models:
-        smooth = CoregionalisationPosterior(tuple(models), plan.fit.cells_per_block)
+        smooth = CoregionalisationPosterior(tuple(models), plan.fit.cells_per_block, progress=bars)
         jointly = fit_tasks(plan, shown, Z, smooth, rng) if plan.calibration > 0.0 else None
         if jointly is not None:
             of_tasks, error = jointly
@@ -143,7 +145,9 @@ def fit(
     )
 
 
-def _trial(plan: Plan, models: Sequence[LinearCoregionalisation], gaps: HiddenGaps) -> Trial:
+def _trial(
+    plan: Plan, models: Sequence[LinearCoregionalisation], gaps: HiddenGaps, progress: bool
+) -> Trial:
     """Predictions of hidden gaps by models and by the Gaussian of rows, fitted without them.
 
     Without models both are those of the Gaussian of rows.
@@ -152,7 +156,7 @@ def _trial(plan: Plan, models: Sequence[LinearCoregionalisation], gaps: HiddenGa
     of_rows = predict_rows(fit_rows(plan, table, table.Y), plan, table, table.Y)
     if not models:
         return Trial(gaps, of_rows, of_rows)
-    smooth = CoregionalisationPosterior(tuple(models), plan.fit.cells_per_block)
+    smooth = CoregionalisationPosterior(tuple(models), plan.fit.cells_per_block, progress=progress)
     moments = smooth.predict_cells(table.X, table.Y, table.lengths, table.test_mask)
     return Trial(gaps, moments, of_rows)
 
