@@ -41,7 +41,7 @@ tables = ["pandas>=2.2,<4", "pyarrow>=15,<21", *sklearn]
 frames = ["narwhals>=2,<3", *tables]
 excel = ["openpyxl>=3.1,<4", *tables]
 # anndata 0.13 needs NumPy 2.1, so with NumPy 1 pip takes 0.12, and pandas below 3 with it.
-spatial = ["anndata>=0.11,<0.14"]
+spatial = ["anndata>=0.11,<0.14", *sklearn]
 experiments = [*tables, *spatial]
 
 extras_require = {

@@ -28,7 +28,8 @@ def check_arguments(**least: float) -> Callable[[FunctionT], FunctionT]:
     expected, only numbers, arrays, None and other plain values are rejected here; the function
     checks other objects itself. An annotation that includes tensors accepts everything.
 
-    :param least: the smallest value of a number, or of each entry of a sequence, by argument name.
+    :param least: the smallest value of a number, or of each entry of a sequence, by argument name;
+        0 for ``seed``.
     """
 
     def decorate(function: FunctionT) -> FunctionT:
@@ -91,7 +92,7 @@ def check_types(
         kinds = _types_of(annotations.get(name), names)
         if not kinds:
             continue
-        low = least.get(name, -np.inf)
+        low = least.get(name, 0.0 if name == "seed" else -np.inf)
         of_classes = [kind for kind in kinds if _is_class(kind)]
         if isinstance(value, type) and of_classes and not any(map(_takes_classes, kinds)):
             words = " or ".join(_described(kind, low, value) for kind in kinds)
@@ -103,7 +104,8 @@ def check_types(
                 raise ValueError(f"{name} must be at least {low:g}, got {value}.")
             if isinstance(value, float) and np.isnan(value) and float in kinds:
                 raise ValueError(f"{name} must be finite, got nan.")
-            words = " or ".join(_described(kind, low, value) for kind in kinds)
+            described = [_described(kind, low, value) for kind in kinds]
+            words = (", or " if any("," in each for each in described) else " or ").join(described)
             raise (ValueError if _is_out_of_range(value, kinds) else TypeError)(
                 f"{name} must be {words}, got {_short_repr(value)}."
             )

@@ -118,10 +118,17 @@ class Standardiser:
 
     @check_shapes("Y: [batch..., P]", "return: [batch..., P]")
     def transform(self, Y: Any) -> Any:
-        """Standardise outputs; NaN stays NaN, and a list of tasks of unequal lengths a list."""
+        """Standardise outputs; NaN stays NaN, and a list of tasks of unequal lengths a list.
+
+        :raises ValueError: for another number of outputs than of the fit.
+        """
         if unequal_lengths(Y) is not None:
             return [self.transform(task) for task in Y]
-        Y = as_numbers(Y, "Y")
+        Y = as_numbers(Y, "Y", rank=1)
+        if Y.shape[-1] != len(self.mean):
+            raise ValueError(
+                f"Y has {Y.shape[-1]} outputs; this standardiser was fitted to {len(self.mean)}."
+            )
         moved = [t.forward(Y[..., p]) for p, t in enumerate(self.transforms)]
         return (np.stack(moved, axis=-1) - self.mean) / self.std
 

@@ -35,10 +35,14 @@ _KIND_FLAGS = ("continuous", "positive", "count", "binary", "category")
 def define_flags() -> None:
     """Define the flags of this command."""
     before = set(FLAGS)
-    flags.DEFINE_string(
-        "input", None, "CSV, .csv.gz, Parquet or .xlsx file with holes.", required=True
-    )
-    flags.DEFINE_string("out", None, "The same, filled.", required=True)
+    for name, words, example in (
+        ("input", "CSV, .csv.gz, Parquet or .xlsx file with holes.", "table.csv"),
+        ("out", "The same, filled.", "filled.csv"),
+    ):
+        flags.DEFINE_string(name, None, words)
+        flags.register_validator(
+            name, bool, f"--{name} names a file, which must be given: --{name}={example}."
+        )
     flags.DEFINE_list("outputs", [], "Columns to fill.")
     flags.DEFINE_string("time", None, "Column of numbers or dates; the first input.")
     flags.DEFINE_bool("grid", False, "Whether to insert rows at regular times that have none.")

@@ -268,6 +268,11 @@ class Imputer:
 
             if is_other_frame(table):
                 table, native = to_pandas(table), table
+        if isinstance(table, Mapping):
+            raise TypeError(
+                f"table must be a DataFrame or an array, got {type(table).__name__}: "
+                "pandas.DataFrame(table) makes one of it."
+            )
         is_frame = hasattr(table, "iloc")
         if Y is not None and (isinstance(table, UserTable) or is_frame):
             raise ValueError(

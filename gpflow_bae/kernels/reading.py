@@ -31,7 +31,7 @@ def parts_of(kernel: Kernel, columns: np.ndarray) -> Iterator[tuple[Kernel, np.n
     """Yield the elementary kernels of a kernel, each with the columns that it reads.
 
     :param columns: indices [D] of the columns of the kernel's inputs.
-    :raises ValueError: for ``active_dims`` that do not exist.
+    :raises ValueError: for ``active_dims`` that do not exist, and lengthscales of other columns.
     """
     try:
         read = columns[kernel.active_dims]
@@ -53,6 +53,14 @@ def parts_of(kernel: Kernel, columns: np.ndarray) -> Iterator[tuple[Kernel, np.n
         if len(read) > 1:
             yield from parts_of(kernel.view_kernel, read[1:])
     else:
+        if isinstance(kernel, gpflow.kernels.Stationary):
+            number = np.size(kernel.lengthscales)
+            if number not in (1, len(read)):
+                raise ValueError(
+                    f"The kernel {type(kernel).__name__} has {number} lengthscales, and reads "
+                    f"{len(read)} column(s) of the inputs: give it one, or one for each of these "
+                    "columns, which active_dims can choose."
+                )
         yield kernel, read
 
 

@@ -29,6 +29,8 @@ def taken(
     flag: bool = False,
     kernel: gpflow.kernels.Kernel | None = None,
     array: tf.Tensor | float = 0.0,
+    seed: int = 0,
+    names: tuple[str, ...] | None = None,
 ) -> int:
     return count
 
@@ -46,6 +48,8 @@ def taken(
         ({"widths": (1,)}, ValueError, "widths must be a sequence, each entry an integer"),
         ({"widths": "22"}, TypeError, "widths must be a sequence"),
         ({"flag": 1}, TypeError, "flag must be True or False, got 1"),
+        ({"seed": -1}, ValueError, "seed must be at least 0, got -1"),
+        ({"names": "ab"}, TypeError, "names must be a sequence, each entry a string, or None"),
         ({"kernel": 3}, TypeError, "kernel must be a gpflow Kernel or None, got 3"),
     ],
 )

@@ -118,6 +118,8 @@ def test_standardised_outputs_have_mean_0_and_variance_1() -> None:
     again, variance = scale.inverse_moments(standard, np.zeros_like(standard))
     np.testing.assert_allclose(again, Y, rtol=1e-12)
     np.testing.assert_array_equal(variance, 0.0)
+    with pytest.raises(ValueError, match="Y has 1 outputs; this standardiser was fitted to 2"):
+        scale.transform(Y[..., :1])
     # The variance of a variable whose standardised variance is 4.
     draws = scale.inverse_moments(2.0 * standard, standard)[0]
     four = np.full(2, 4.0)
@@ -221,7 +223,7 @@ def test_validation_hides_runs_of_rows_of_the_named_outputs() -> None:
         ({"fraction": 0.0}, "fraction is 0.0"),
         ({"fraction": 1.0}, "fraction is 1.0"),
         ({"fraction": 0.97}, "Output 'a' is observed 10 times.*none would be left"),
-        ({"seed": -1}, "seed is -1"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
         ({"block": 0}, "block is 0"),
         ({"outputs": ["c"]}, r"outputs names \['c'\]"),
     ],

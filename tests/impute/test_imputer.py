@@ -319,3 +319,8 @@ def test_times_far_from_zero_change_nothing() -> None:
     for other in found[1:]:
         np.testing.assert_allclose(other["y"], found[0]["y"], rtol=1e-9)
         np.testing.assert_allclose(other["y_sd"], found[0]["y_sd"], rtol=1e-9)
+
+
+def test_a_dictionary_is_no_table() -> None:
+    with pytest.raises(TypeError, match="table must be a DataFrame or an array, got dict"):
+        Imputer(["a"]).fit({"a": [1.0, 2.0]})

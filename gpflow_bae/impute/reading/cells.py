@@ -107,7 +107,12 @@ class Cells:
         cells = self.text.to_numpy(dtype=object)[bad]
         many = len(bad) >= 0.5 * np.count_nonzero(~missing)
         advice = _advice(cells, self.table_format, many) if len(bad) else ""
-        if len(bad) and many and not advice:
+        if len(bad) and pd.api.types.is_datetime64_any_dtype(self.column):
+            time = setting(f"--time={self.name}", f"time={self.name!r}")
+            problems.add(
+                f"Column {self.name!r} holds dates", f"Pass {time}, or leave the column out."
+            )
+        elif len(bad) and many and not advice:
             _add_words(self.name, cells, problems)
         else:
             problems.add_rows(

@@ -64,8 +64,11 @@ def messages_of_command() -> Iterator[None]:
 
 
 def setting(flag: str, argument: str) -> str:
-    """The name of a setting in a message: the flag, or the argument in Python."""
-    return shlex.quote(flag) if _of_command.get() else argument
+    """The name of a setting in a message: the flag, for a shell, or the argument in Python."""
+    if not _of_command.get():
+        return argument
+    name, equals, value = flag.partition("=")
+    return name + equals + (shlex.quote(value) if equals else "")
 
 
 def place_of(table: Any, row: int) -> str:

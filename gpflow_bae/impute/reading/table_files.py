@@ -139,7 +139,13 @@ def _read_excel(path: pathlib.Path, decimal: str) -> pd.DataFrame:
     unnamed = [int(c) + 1 for c in header.index[header.isna() & used]]
     if unnamed:
         line = cells.index[0]
-        raise TableError([f"Columns {unnamed} of {path} have cells, and no name in line {line}."])
+        raise TableError(
+            [
+                f"Columns {unnamed} of {path} have cells, and no name in line {line}, which is "
+                "taken for the header because it is the first with cells: delete what is above the "
+                "header, or name these columns."
+            ]
+        )
     found = cells.iloc[1:].loc[:, used]
     found.columns = pd.Index([str(name) for name in header[used]])
     found = found.infer_objects()

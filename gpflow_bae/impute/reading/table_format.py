@@ -72,7 +72,5 @@ def option(name: str, value: Any) -> str:
     if isinstance(value, bool):
         flag = f"--{name}" if value else f"--no{name}"
     else:
-        words = value if isinstance(value, str) else ",".join(value)
-        plain = words.replace("-", "").isalnum()
-        flag = f"--{name}={words if plain else repr(words)}"
+        flag = f"--{name}={value if isinstance(value, str) else ','.join(value)}"
     return setting(flag, f"table_format=TableFormat({name}={value!r})")

@@ -6,14 +6,15 @@ import gzip
 import importlib.util
 import pathlib
 import re
+import shlex
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from gpflow_bae.impute.reading import frames, table_files
-from gpflow_bae.impute.reading.problems import TableError
-from gpflow_bae.impute.reading.table_format import TableFormat
+from gpflow_bae.impute.reading.problems import TableError, messages_of_command, setting
+from gpflow_bae.impute.reading.table_format import TableFormat, option
 from gpflow_bae.impute.reading.user_table import UserTable
 
 GERMAN = TableFormat(";", "latin-1", ",", True, ("-999", "k.A."))
@@ -490,3 +491,19 @@ def test_spaces_around_names_in_the_header_are_named(tmp_path: pathlib.Path) -> 
     raw = pd.DataFrame({"t": [0.0, 1.0, 2.0], " a": [1.0, 2.0, np.nan]})
     with pytest.raises(TableError, match="no column .'a'.* Remove the spaces around 'a' in the"):
         frames.read_frame(raw, ["a"], "t")
+
+
+@pytest.mark.parametrize("value", [",", ";", "\t", ["k.A."], ["n. d.", "-", "it's"]])
+def test_flags_of_messages_can_be_pasted_into_a_shell(value: str | list[str]) -> None:
+    with messages_of_command():
+        flag = option("missing_values", value)
+        assert option("dayfirst", False) == "--nodayfirst"
+        assert shlex.split(setting("--bounded=rel. hum:0:100", "")) == ["--bounded=rel. hum:0:100"]
+    words = value if isinstance(value, str) else ",".join(value)
+    assert shlex.split(flag) == [f"--missing_values={words}"]
+
+
+def test_a_column_of_dates_is_not_called_text() -> None:
+    table = pd.DataFrame({"a": [1.0, np.nan, 3.0], "d": pd.date_range("2024-01-01", periods=3)})
+    with pytest.raises(TableError, match=r"'d' holds dates\. Pass time='d', or leave the column"):
+        frames.read_frame(table, ["a", "d"])
