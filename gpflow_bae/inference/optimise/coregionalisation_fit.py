@@ -28,6 +28,7 @@ __all__ = ["BlockFit", "fit_coregionalisation"]
 
 _HIDDEN = 0.15  # share of the cells that are hidden from a block and predicted
 _MASKS = 4  # number of different sets of hidden cells in a fit
+_LARGE = 400_000  # observed cells of a large table
 
 #: Values of some parameters, from which a fit may start.
 Start: TypeAlias = Sequence[tuple[Parameter, np.ndarray]]
@@ -44,13 +45,24 @@ class BlockFit:
     """Number of L-BFGS steps."""
     cells_per_fit_block: int = 350
     """Observed cells in a block of the fit."""
-    cells_in_fit: int = 8_000
-    """Observed cells in all blocks with hidden cells; those of the density have half as many."""
+    cells_in_fit: int | None = None
+    """Observed cells in all blocks with hidden cells; those of the density have half as many.
+
+    None for 8,000, or 24,000 of a table with more than 400,000, of which predictions take longer
+    than the fit.
+    """
     cells_per_block: int = 900
     """Observed cells that a prediction is conditioned on."""
 
     def __post_init__(self) -> None:
         check_fields(self, num_steps=1, cells_per_fit_block=1, cells_in_fit=1, cells_per_block=1)
+
+    def for_table(self, table: MultiOutputTable) -> BlockFit:
+        """Return these settings with the number of cells for a table."""
+        if self.cells_in_fit is not None:
+            return self
+        is_large = np.count_nonzero(table.observed) > _LARGE
+        return dataclasses.replace(self, cells_in_fit=24_000 if is_large else 8_000)
 
 
 @check_arguments()
@@ -91,8 +103,8 @@ def fit_coregionalisation(
     """
     if not isinstance(model, LinearCoregionalisation):
         raise TypeError(f"model must be a LinearCoregionalisation, got {kind_of(model)}.")
-    settings = BlockFit() if settings is None else settings
     table = as_table(data, model.num_outputs)
+    settings = (BlockFit() if settings is None else settings).for_table(table)
     if table is not data:  # the caller has checked the inputs of a table
         model.check_inputs(table.X[table.rows])
     if not table.observed.any():
@@ -117,6 +129,7 @@ def _density_blocks(
     settings: BlockFit, table: MultiOutputTable, rng: np.random.Generator
 ) -> list[Block]:
     """Draw blocks until they hold half of ``settings.cells_in_fit`` observed cells."""
+    assert settings.cells_in_fit is not None
     arrays = table.X, table.Y, table.lengths
     places = places_of_blocks(*arrays, settings.cells_per_fit_block)
     found: list[Block] = []
@@ -134,6 +147,7 @@ def _examples(
 
     :return: pairs of a block and the true values of its hidden cells.
     """
+    assert settings.cells_in_fit is not None
     found: list[tuple[Block, np.ndarray]] = []
     cells = 0
     for _ in range(_MASKS):
