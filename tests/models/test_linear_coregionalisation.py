@@ -13,7 +13,6 @@ import tensorflow as tf
 
 import gpflow_bae
 from gpflow_bae import inference, models
-from gpflow_bae.data import MultiOutputTable
 from gpflow_bae.data.blocks import Block, joined
 from gpflow_bae.models import LinearCoregionalisation
 from gpflow_bae.models import linear_coregionalisation as model_module
@@ -350,12 +349,8 @@ def test_what_cannot_be_is_refused() -> None:
         posterior.predict_y(np.ones((1, 2)), given=(np.arange(4.0)[:, None], np.ones((4, 3))))
 
 
-def test_large_tables_are_fitted_to_more_cells() -> None:
-    """Of 400,000 observed cells 8,000, of more three times as many; a given number stays."""
-    Y = np.zeros((1, 200_001, 2))
-    large = MultiOutputTable(np.arange(200_001.0)[None, :, None], Y)
-    assert inference.BlockFit().for_table(large).cells_in_fit == 24_000
-    assert inference.BlockFit(cells_in_fit=500).for_table(large).cells_in_fit == 500
-    Y[0, 0] = np.nan
-    small = MultiOutputTable(large.X, Y)
-    assert inference.BlockFit().for_table(small).cells_in_fit == 8_000
+def test_more_outputs_are_fitted_to_more_cells() -> None:
+    settings = inference.BlockFit()
+    found = [settings.for_outputs(number).cells_in_fit for number in (1, 6, 10, 20, 200)]
+    assert found == [8_000, 8_000, 12_000, 24_000, 24_000]
+    assert inference.BlockFit(cells_in_fit=500).for_outputs(20).cells_in_fit == 500

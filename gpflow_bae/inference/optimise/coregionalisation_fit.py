@@ -28,7 +28,6 @@ __all__ = ["BlockFit", "fit_coregionalisation"]
 
 _HIDDEN = 0.15  # share of the cells that are hidden from a block and predicted
 _MASKS = 4  # number of different sets of hidden cells in a fit
-_LARGE = 400_000  # observed cells of a large table
 
 #: Values of some parameters, from which a fit may start.
 Start: TypeAlias = Sequence[tuple[Parameter, np.ndarray]]
@@ -48,8 +47,8 @@ class BlockFit:
     cells_in_fit: int | None = None
     """Observed cells in all blocks with hidden cells; those of the density have half as many.
 
-    None for 8,000, or 24,000 of a table with more than 400,000, of which predictions take longer
-    than the fit.
+    None for 1,200 for each output, at least 8,000 and at most 24,000: with more outputs there are
+    more parameters.
     """
     cells_per_block: int = 900
     """Observed cells that a prediction is conditioned on."""
@@ -57,12 +56,11 @@ class BlockFit:
     def __post_init__(self) -> None:
         check_fields(self, num_steps=1, cells_per_fit_block=1, cells_in_fit=1, cells_per_block=1)
 
-    def for_table(self, table: MultiOutputTable) -> BlockFit:
-        """Return these settings with the number of cells for a table."""
+    def for_outputs(self, num_outputs: int) -> BlockFit:
+        """Return these settings with the number of cells for a table of so many outputs."""
         if self.cells_in_fit is not None:
             return self
-        is_large = np.count_nonzero(table.observed) > _LARGE
-        return dataclasses.replace(self, cells_in_fit=24_000 if is_large else 8_000)
+        return dataclasses.replace(self, cells_in_fit=min(max(1_200 * num_outputs, 8_000), 24_000))
 
 
 @check_arguments()
@@ -104,7 +102,7 @@ def fit_coregionalisation(
     if not isinstance(model, LinearCoregionalisation):
         raise TypeError(f"model must be a LinearCoregionalisation, got {kind_of(model)}.")
     table = as_table(data, model.num_outputs)
-    settings = (BlockFit() if settings is None else settings).for_table(table)
+    settings = (BlockFit() if settings is None else settings).for_outputs(model.num_outputs)
     if table is not data:  # the caller has checked the inputs of a table
         model.check_inputs(table.X[table.rows])
     if not table.observed.any():
