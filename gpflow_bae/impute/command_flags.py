@@ -35,11 +35,9 @@ _KIND_FLAGS = ("continuous", "positive", "count", "binary", "category")
 def define_flags() -> None:
     """Define the flags of this command."""
     before = set(FLAGS)
-    for name, words, example in (
-        ("input", "CSV, .csv.gz, Parquet or .xlsx file with holes.", "table.csv"),
-        ("out", "The same, filled.", "filled.csv"),
-    ):
-        flags.DEFINE_string(name, None, words)
+    flags.DEFINE_string("input", None, "CSV, .csv.gz, Parquet or .xlsx file with holes.")
+    flags.DEFINE_string("out", None, "The same, filled.")
+    for name, example in (("input", "table.csv"), ("out", "filled.csv")):
         flags.register_validator(
             name, bool, f"--{name} names a file, which must be given: --{name}={example}."
         )

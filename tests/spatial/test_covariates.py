@@ -107,7 +107,7 @@ def test_columns_are_zero_on_average(cells: Any) -> None:
     assert Covariates.of(one, "donor", ()).columns_of(one).shape == (len(one), 0)
     with pytest.raises(ValueError, match="The fit has no covariates: leave covariates out"):
         Covariates().columns_at({"donor": "A"}, 2)
-    with pytest.raises(TypeError, match="covariate_keys must be a string or a sequence"):
+    with pytest.raises(TypeError, match="covariate_keys must be a string, or a sequence"):
         SpatialBAE(covariate_keys=5)  # type: ignore[arg-type]
 
 

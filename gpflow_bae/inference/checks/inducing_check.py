@@ -63,13 +63,14 @@ def warn_of_inducing(posterior: Posterior) -> None:
     prior = _prior_of(posterior, posterior.num_samples - 1)
     needed = max(num_inducing_needed(kernel, X) for kernel in prior.kernels)
     number = prior.num_inducing
-    few, advice = "are too few", f"Take at least {needed}"
+    fault = f"The {number} inducing points are too few for the lengthscale that was found"
+    advice = f"Take at least {needed}"
     if needed <= number:
-        few, advice = "are at places that do not suit", "Take as many at other places"
+        fault = f"The places of the {number} inducing points do not suit the lengthscale"
+        advice = "Take as many at other places"
     warn_caller(
-        f"The {number} inducing points {few} for the lengthscale that was found: they "
-        f"explain {max(share, 0.0):.0%} of the prior variance of the codes at the training inputs, "
-        f"and of the rest neighbouring points tell each other nothing. {advice} "
+        f"{fault}: they explain {max(share, 0.0):.0%} of the prior variance of the codes at the "
+        f"training inputs, and of the rest neighbouring points tell each other nothing. {advice} "
         "(inducing_variable=gpflow_bae.inducing_variables.k_means(X, M)), or an exact GP.",
     )
 
